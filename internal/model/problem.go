@@ -51,11 +51,11 @@ type Class struct {
 
 // Group is one shard: its copies never share a node.
 type Group struct {
-	Index      int32         `json:"index"`
-	Name       string        `json:"name"`
-	Class      int32         `json:"class"`
-	TierCaps   []TierLimit   `json:"tier_caps,omitempty"`
-	TierFloors []TierLimit   `json:"tier_floors,omitempty"`
+	Index      int32       `json:"index"`
+	Name       string      `json:"name"`
+	Class      int32       `json:"class"`
+	TierCaps   []TierLimit `json:"tier_caps,omitempty"`
+	TierFloors []TierLimit `json:"tier_floors,omitempty"`
 }
 
 // TierLimit is [depth, count]: at most (cap) or at least (floor) count copies on the nodes of each value at that depth.
