@@ -96,6 +96,14 @@ func (n *Node) IsData() bool {
 	})
 }
 
+// HostAddress is what the servers' same_shard.host rule compares: the address, or the host name where there is none.
+func (n *Node) HostAddress() string {
+	if n.IP != "" {
+		return n.IP
+	}
+	return n.Host
+}
+
 // HasRole tells whether role is among the node's.
 func (n *Node) HasRole(role string) bool { return slices.Contains(n.Roles, role) }
 
