@@ -80,7 +80,7 @@ func Check(p *Problem, node []int32) []Violation {
 	}
 	excessBefore := make(map[tierKey]int)
 	for excess := range p.tierExcess(before) {
-		excessBefore[excess.tierKey] = excess.copies
+		excessBefore[excess.tierKey] = max(excess.copies, excessBefore[excess.tierKey]) // two limits at one depth: the tighter
 	}
 	for excess := range p.tierExcess(node) {
 		if excess.copies > excessBefore[excess.tierKey] {
@@ -168,7 +168,9 @@ func (p *Problem) tierExcess(node []int32) iter.Seq[tierDeviation] {
 					count[p.Nodes[n].tier(limit.Depth())] = 0
 				}
 				for _, n := range copies[g] {
-					count[p.Nodes[n].tier(limit.Depth())]++
+					if _, ours := count[p.Nodes[n].tier(limit.Depth())]; ours {
+						count[p.Nodes[n].tier(limit.Depth())]++
+					}
 				}
 				for _, value := range sortedKeys(count) {
 					if missing := limit.Count() - count[value]; missing > 0 &&
