@@ -1,0 +1,438 @@
+package realcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+)
+
+// formDeadline bounds the wait for a cluster to form: 3 to 35 s were seen, the latter on a machine busy with other
+// things.
+const formDeadline = 2 * time.Minute
+
+// Options say what cluster to start. Only Product is needed.
+type Options struct {
+	Product Product
+
+	Nodes int      // default 6; named n0, n1, ...
+	Zones []string // node i has node.attr.zone Zones[i mod len]; default a, b, c
+
+	// ProcessPerNode gives every node a process of its own, so that Kill, Freeze and Restart work. Starting takes three
+	// to five times as long. Otherwise all nodes are in one JVM.
+	ProcessPerNode bool
+
+	// Eligible is how many of the first nodes may be elected master; the others hold data only. Default: all, or three
+	// with ProcessPerNode, so that killing a later node never costs the quorum.
+	Eligible int
+
+	// Settings go into every node's yml file, flat keys. They win over the harness's own.
+	Settings map[string]string
+}
+
+// Node is one node of a started cluster.
+type Node struct {
+	Name     string
+	Zone     string
+	Address  string // "http://127.0.0.1:PORT"
+	Eligible bool   // may be elected master
+}
+
+// Cluster is a running cluster. Its methods may be called from several goroutines, except Stop.
+type Cluster struct {
+	Product Product
+	Name    string // its cluster.name
+
+	options  Options
+	launcher Launcher
+	base     string // folder with everything it writes
+	client   *http.Client
+	nodes    []*node
+
+	mu sync.Mutex // guards process and frozen of the nodes
+}
+
+type node struct {
+	Node
+	httpPort, transportPort int
+	home                    string
+	process                 *process
+	frozen                  bool
+}
+
+// Start starts a cluster for one test, waits until it has formed, and stops it when the test ends. It fails the test
+// where it cannot, and skips it, loudly, where the machine has no Java for the product.
+func Start(tb testing.TB, options Options) *Cluster {
+	tb.Helper()
+	options.Product.SkipUnlessAvailable(tb)
+	c, err := Launch(context.Background(), options)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(c.Stop)
+	return c
+}
+
+// Launch starts a cluster and waits until it has formed. The caller must Stop it. A cluster that does not form is
+// stopped, and the error shows the end of its log.
+func Launch(ctx context.Context, options Options) (*Cluster, error) {
+	options = options.withDefaults()
+	launcher, err := options.Product.Prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Between finding a port free and the server taking it another program may come first: then all new ports.
+	for attempt := 1; ; attempt++ {
+		c, err := launch(ctx, options, launcher)
+		if err == nil || attempt == 3 || !strings.Contains(err.Error(), "Address already in use") {
+			return c, err
+		}
+	}
+}
+
+func launch(ctx context.Context, options Options, launcher Launcher) (c *Cluster, err error) {
+	base, err := os.MkdirTemp("", "shardonnay-"+options.Product.Name()+"-")
+	if err != nil {
+		return nil, err
+	}
+	c = &Cluster{
+		Product: options.Product, Name: filepath.Base(base), options: options, launcher: launcher, base: base,
+		client: &http.Client{
+			Timeout:   time.Minute,
+			Transport: &http.Transport{MaxIdleConnsPerHost: 64},
+		},
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start %s with %d nodes: %w\n%s", c.Product, options.Nodes, err, c.LogTail())
+			c.Stop()
+			c = nil
+		}
+	}()
+	if err := c.layOut(); err != nil {
+		return c, err
+	}
+	if options.ProcessPerNode {
+		for _, n := range c.nodes {
+			if n.process, err = c.run(n); err != nil {
+				return c, err
+			}
+		}
+	} else {
+		p, err := c.run(c.nodes...)
+		if err != nil {
+			return c, err
+		}
+		for _, n := range c.nodes {
+			n.process = p
+		}
+	}
+	return c, c.waitFormed(ctx)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Nodes == 0 {
+		o.Nodes = 6
+	}
+	if len(o.Zones) == 0 {
+		o.Zones = []string{"a", "b", "c"}
+	}
+	if o.Eligible == 0 {
+		o.Eligible = o.Nodes
+		if o.ProcessPerNode {
+			o.Eligible = min(3, o.Nodes)
+		}
+	}
+	return o
+}
+
+// layOut picks ports and writes every node's home folder.
+func (c *Cluster) layOut() error {
+	ports, err := freePorts(2 * c.options.Nodes)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(c.base, "tmp"), 0o755); err != nil {
+		return err
+	}
+	var seeds []string
+	for i := range c.options.Nodes {
+		n := &node{
+			Node: Node{
+				Name:     "n" + strconv.Itoa(i),
+				Zone:     c.options.Zones[i%len(c.options.Zones)],
+				Address:  "http://127.0.0.1:" + strconv.Itoa(ports[2*i]),
+				Eligible: i < c.options.Eligible,
+			},
+			httpPort: ports[2*i], transportPort: ports[2*i+1],
+		}
+		n.home = filepath.Join(c.base, n.Name)
+		seeds = append(seeds, "127.0.0.1:"+strconv.Itoa(n.transportPort))
+		c.nodes = append(c.nodes, n)
+	}
+	for _, n := range c.nodes {
+		for _, folder := range []string{"config", "modules", "plugins", "logs", "data"} {
+			if err := os.MkdirAll(filepath.Join(n.home, folder), 0o755); err != nil {
+				return err
+			}
+		}
+		text, err := json.MarshalIndent(c.nodeSettings(n, seeds), "", "  ") // JSON is YAML
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(n.home, "config", string(c.Product.Distribution)+".yml"), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodeSettings is what the node's yml file says, the caller's settings last.
+func (c *Cluster) nodeSettings(n *node, seeds []string) map[string]any {
+	master, masterRole := "cluster.initial_master_nodes", "master"
+	if c.Product.Distribution == cluster.OpenSearch {
+		master, masterRole = "cluster.initial_cluster_manager_nodes", "cluster_manager"
+	}
+	settings := map[string]any{
+		"cluster.name": c.Name,
+		"node.name":    n.Name,
+		"path.data":    filepath.Join(n.home, "data"),
+		"path.logs":    filepath.Join(n.home, "logs"),
+		"path.repo":    filepath.Join(c.base, "repo"),
+
+		master:                 c.nodes[0].Name,
+		"discovery.seed_hosts": seeds,
+		"network.host":         "127.0.0.1",
+		"http.port":            n.httpPort,
+		"transport.port":       n.transportPort,
+		"node.attr.zone":       n.Zone,
+		"node.processors":      1, // small thread pools: many nodes share few cores
+
+		// All nodes report the machine's one disk. Bytes instead of percent, so that it may be as full as it likes;
+		// not switched off, since the size collection that balancing by disk needs goes with it (Elasticsearch 8, 9).
+		"cluster.routing.allocation.disk.watermark.low":         "30mb",
+		"cluster.routing.allocation.disk.watermark.high":        "20mb",
+		"cluster.routing.allocation.disk.watermark.flood_stage": "10mb",
+		"cluster.info.update.interval":                          "10s", // the least that is accepted
+	}
+	if !n.Eligible {
+		settings["node.roles"] = []string{"data"}
+	} else if c.options.Eligible < len(c.nodes) {
+		settings["node.roles"] = []string{masterRole, "data"}
+	}
+	for key, value := range c.options.Settings {
+		settings[key] = value
+	}
+	return settings
+}
+
+// run starts a process with the given nodes in it.
+func (c *Cluster) run(nodes ...*node) (*process, error) {
+	args := []string{
+		"-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1",
+		"-Djava.awt.headless=true", "-Dlog4j2.disable.jmx=true", "-Djava.io.tmpdir=" + filepath.Join(c.base, "tmp"),
+	}
+	if len(nodes) > 1 {
+		args = append(args, "-Xmx1500m")
+	} else {
+		args = append(args, "-Xmx400m")
+	}
+	if c.Product.minJava >= 21 {
+		args = append(args, "--enable-native-access=ALL-UNNAMED", "--add-modules=jdk.incubator.vector")
+	}
+	args = append(args, "-cp", c.launcher.ClassPath, "realcluster.Launcher")
+	for _, n := range nodes {
+		args = append(args, n.home)
+	}
+	log := "cluster.log"
+	if len(nodes) == 1 {
+		log = nodes[0].Name + ".log"
+	}
+	return startProcess(c.launcher.Java, args, c.base, filepath.Join(c.base, log))
+}
+
+// Nodes lists the nodes, in the order of their numbers.
+func (c *Cluster) Nodes() []Node {
+	var nodes []Node
+	for _, n := range c.nodes {
+		nodes = append(nodes, n.Node)
+	}
+	return nodes
+}
+
+// Addresses are the base URLs of all nodes, for clients.
+func (c *Cluster) Addresses() []string {
+	var addresses []string
+	for _, n := range c.nodes {
+		addresses = append(addresses, n.Address)
+	}
+	return addresses
+}
+
+// Stop ends every process of the cluster, waits until they are gone, and removes all that the cluster wrote.
+func (c *Cluster) Stop() {
+	c.client.CloseIdleConnections()
+	var all sync.WaitGroup
+	for _, p := range c.processes() {
+		all.Go(func() {
+			_ = p.signal(syscall.SIGCONT) // a frozen one cannot end; fails only where it has ended already
+			p.stop()
+		})
+	}
+	all.Wait()
+	_ = os.RemoveAll(c.base) // a leftover in the system's temporary folder is no reason to fail a test
+}
+
+// LogTail is the end of what the cluster's processes printed.
+func (c *Cluster) LogTail() string {
+	var tails []string
+	for _, p := range c.processes() {
+		tails = append(tails, p.logTail())
+	}
+	return strings.Join(tails, "\n")
+}
+
+// processes lists the processes that were started last for each node, each once.
+func (c *Cluster) processes() []*process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := map[*process]bool{}
+	for _, n := range c.nodes {
+		if n.process != nil {
+			seen[n.process] = true
+		}
+	}
+	return slices.Collect(maps.Keys(seen))
+}
+
+// errOneProcess is the answer to Kill, Freeze and Restart of a node that has no process to itself.
+var errOneProcess = errors.New("the nodes share one process: start the cluster with ProcessPerNode")
+
+// Kill ends node i with SIGKILL and returns when its process is gone; the cluster notices a little later.
+func (c *Cluster) Kill(i int) error {
+	if !c.options.ProcessPerNode {
+		return errOneProcess
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes[i].process.kill()
+	c.nodes[i].frozen = false
+	return nil
+}
+
+// Freeze halts node i with SIGSTOP: its connections stay open and nothing answers.
+func (c *Cluster) Freeze(i int) error { return c.halt(i, syscall.SIGSTOP) }
+
+// Thaw lets node i run on after Freeze.
+func (c *Cluster) Thaw(i int) error { return c.halt(i, syscall.SIGCONT) }
+
+func (c *Cluster) halt(i int, sig syscall.Signal) error {
+	if !c.options.ProcessPerNode {
+		return errOneProcess
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.nodes[i].process.signal(sig); err != nil {
+		return fmt.Errorf("signal node %s: %w", c.nodes[i].Name, err)
+	}
+	c.nodes[i].frozen = sig == syscall.SIGSTOP
+	return nil
+}
+
+// Restart starts node i on its old data, after stopping it where it runs, and waits until the cluster has it back. It
+// does not wait for its copies: see WaitGreen.
+func (c *Cluster) Restart(ctx context.Context, i int) error {
+	if !c.options.ProcessPerNode {
+		return errOneProcess
+	}
+	n := c.nodes[i]
+	if n.frozen {
+		if err := c.Thaw(i); err != nil {
+			return err
+		}
+	}
+	n.process.stop()
+	p, err := c.run(n)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	n.process = p
+	c.mu.Unlock()
+	return c.waitFormed(ctx)
+}
+
+// living lists the nodes whose process runs and is not frozen.
+func (c *Cluster) living() []*node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var living []*node
+	for _, n := range c.nodes {
+		if n.process != nil && n.process.running() && !n.frozen {
+			living = append(living, n)
+		}
+	}
+	return living
+}
+
+// waitFormed waits until every node with a running process answers over HTTP and sees all the others.
+func (c *Cluster) waitFormed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, formDeadline)
+	defer cancel()
+	want := len(c.living())
+	pending := c.living()
+	return poll(ctx, func() error {
+		if len(c.living()) < want {
+			return &permanent{errors.New("a server process has ended")}
+		}
+		for len(pending) > 0 {
+			var health struct {
+				Nodes int `json:"number_of_nodes"`
+			}
+			if err := c.send(ctx, pending[0], http.MethodGet, "/_cluster/health", nil, &health); err != nil {
+				return err
+			}
+			if health.Nodes != want {
+				return fmt.Errorf("node %s sees %d nodes, %d are running", pending[0].Name, health.Nodes, want)
+			}
+			pending = pending[1:]
+		}
+		return nil
+	})
+}
+
+// freePorts finds n consecutive ports of 127.0.0.1 on which nothing listens. They lie below the range from which
+// systems take the local ports of outgoing connections, so that they are still free when a node restarts.
+func freePorts(n int) ([]int, error) {
+	const lowest, highest = 15_000, 32_000
+search:
+	for range 100 {
+		base := lowest + rand.IntN(highest-lowest-n)
+		ports := make([]int, n)
+		for i := range ports {
+			ports[i] = base + i
+			listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(ports[i]))
+			if err != nil {
+				continue search
+			}
+			listener.Close()
+		}
+		return ports, nil
+	}
+	return nil, fmt.Errorf("no %d consecutive free ports between %d and %d", n, lowest, highest)
+}

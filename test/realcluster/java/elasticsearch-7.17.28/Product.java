@@ -1,0 +1,27 @@
+package realcluster;
+
+import java.nio.file.Path;
+import java.util.Collections;
+import org.elasticsearch.cluster.service.ClusterService;
+import org.elasticsearch.common.settings.Settings;
+import org.elasticsearch.env.Environment;
+import org.elasticsearch.node.InternalSettingsPreparer;
+import org.elasticsearch.node.Node;
+import org.elasticsearch.transport.Netty4Plugin;
+
+/** A node with the network transport as its only plugin, taken from the class path. */
+final class Product extends Node implements Server {
+    private Product(Environment environment) {
+        super(environment, Collections.singletonList(Netty4Plugin.class), true);
+    }
+
+    static Server open(Path home, String name) {
+        Settings settings = Settings.builder().put("path.home", home).build();
+        return new Product(
+                InternalSettingsPreparer.prepareEnvironment(settings, Collections.emptyMap(), home.resolve("config"), () -> name));
+    }
+
+    /** Sets process-wide logging state, at which the second node of a JVM would fail. */
+    @Override
+    protected void configureNodeAndClusterIdStateListener(ClusterService clusterService) {}
+}
