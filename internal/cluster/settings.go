@@ -165,7 +165,7 @@ func ParseWatermark(text string) (Watermark, error) {
 	text = strings.TrimSpace(text)
 	if percent, ok := strings.CutSuffix(text, "%"); ok {
 		value, err := strconv.ParseFloat(strings.TrimSpace(percent), 64)
-		if err != nil || value < 0 || value > 100 {
+		if err != nil || !(value >= 0 && value <= 100) {
 			return Watermark{}, fmt.Errorf("watermark %q is not a percentage between 0%% and 100%%", text)
 		}
 		return Watermark{Ratio: value / 100}, nil
