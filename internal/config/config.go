@@ -1,0 +1,242 @@
+package config
+
+import (
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/es"
+	"github.com/shardonnay/shardonnay/internal/model"
+)
+
+// Config is the whole configuration, checked. The key tags are the names in the file, joined by dots; a field tagged
+// restart takes effect at the next start only. configs/shardonnay.yaml explains each.
+type Config struct {
+	Connection Connection `key:"connection"`
+	Mode       Mode       `key:"mode"`
+	Cycle      Cycle      `key:"cycle"`
+	Sampling   Sampling   `key:"sampling"`
+	Balance    Balance    `key:"balance"`
+	Pin        Pin        `key:"pin"`
+	Limits     Limits     `key:"limits"`
+	Stop       Stop       `key:"stop"`
+	Ownership  Ownership  `key:"ownership"`
+	Solver     Solver     `key:"solver"`
+	State      State      `key:"state"`
+	HTTP       HTTP       `key:"http"`
+	Log        Log        `key:"log"`
+}
+
+// Connection says how to reach and enter the cluster. Secrets are not keys of the file: they come from the files named
+// here or from SHARDONNAY_CONNECTION_PASSWORD and SHARDONNAY_CONNECTION_API_KEY.
+type Connection struct {
+	Addresses          []string      `key:"addresses" restart:"true"` // URLs
+	Username           string        `key:"username"`
+	PasswordFile       string        `key:"password_file"`
+	APIKeyFile         string        `key:"api_key_file"`
+	CAFile             string        `key:"ca_file"`          // PEM
+	ClientCertFile     string        `key:"client_cert_file"` // PEM
+	ClientKeyFile      string        `key:"client_key_file"`  // PEM
+	InsecureSkipVerify bool          `key:"insecure_skip_verify"`
+	AWS                AWS           `key:"aws"`
+	Timeout            time.Duration `key:"timeout"` // of one request with its whole answer
+	ReadRetries        int           `key:"read_retries"`
+
+	Password Secret // read from PasswordFile or the environment
+	APIKey   Secret // read from APIKeyFile or the environment
+}
+
+// AWS turns on request signing where Region is set.
+type AWS struct {
+	Region  string `key:"region"`
+	Service string `key:"service"`
+}
+
+// Mode says how far a cycle goes.
+type Mode string
+
+// The modes.
+const (
+	Observe Mode = "observe" // collect, solve and export figures
+	DryRun  Mode = "dry-run" // also publish the plan
+	Act     Mode = "act"     // also carry it out
+)
+
+// Cycle is the rhythm of the daemon.
+type Cycle struct {
+	Interval  time.Duration `key:"interval"`   // from the start of one cycle to the start of the next
+	Jitter    float64       `key:"jitter"`     // share of Interval by which a start is moved at random, both ways
+	TimeLimit time.Duration `key:"time_limit"` // for collecting, solving and planning
+	Deadline  time.Duration `key:"deadline"`   // for the plan: what was not requested by then is dropped
+}
+
+// Sampling says how load is measured.
+type Sampling struct {
+	Window        time.Duration `key:"window"`          // between two samples
+	HalfLife      time.Duration `key:"half_life"`       // of a past sample's weight in the mean
+	StatsBatch    int           `key:"stats_batch"`     // nodes per statistics request
+	Settle        time.Duration `key:"settle"`          // after a copy landed, until its own counters count
+	MaxStateMoves int           `key:"max_state_moves"` // cluster state versions that may pass during a collection
+}
+
+// Balance says what even means and what it may cost.
+type Balance struct {
+	Dimensions   []Dimension `key:"dimensions"`
+	Tolerance    float64     `key:"tolerance"`     // ratio above the mean that costs nothing
+	MoveCost     float64     `key:"move_cost"`     // objective for moving every byte once
+	WriteFactor  float64     `key:"write_factor"`  // on the bytes of copies that take writes
+	SpreadWeight float64     `key:"spread_weight"` // on copies of an index above their fair count on a node
+	GrowthShare  float64     `key:"growth_share"`  // ratio of each disk kept free for growth
+}
+
+// Dimension is one kind of load to even out.
+type Dimension struct {
+	Name   string
+	Weight float64
+}
+
+// Pin says which copies never move.
+type Pin struct {
+	Indices    []string `key:"indices"`     // patterns of index names
+	Newest     bool     `key:"newest"`      // the index of each series that takes writes
+	WriteShare float64  `key:"write_share"` // ratio of its node's capacity that a copy's write load may be; 0 is off
+}
+
+// Limits bound how much moves. 0 is no limit of ours; the server's own limits hold besides.
+type Limits struct {
+	MaxMovesPerCycle int           `key:"max_moves_per_cycle"`
+	MaxBytesPerCycle Bytes         `key:"max_bytes_per_cycle"`
+	InFlight         int           `key:"in_flight"`       // relocations in the cluster, anybody's
+	InFlightBytes    Bytes         `key:"in_flight_bytes"` // of those relocations
+	NodeIncoming     int           `key:"node_incoming"`   // copies a node receives at a time
+	NodeOutgoing     int           `key:"node_outgoing"`   // copies a node's data is read for at a time
+	PerIndex         int           `key:"per_index"`       // copies of one index on the way
+	PerZonePair      int           `key:"per_zone_pair"`   // copies between two zones, per direction
+	CoolDown         time.Duration `key:"cool_down"`       // before a copy may move again
+}
+
+// Stop names the conditions under which nothing is asked of the cluster.
+type Stop struct {
+	Status       string        `key:"status"`        // the worst cluster status in which copies are moved: green or yellow
+	CPU          float64       `key:"cpu"`           // ratio, of either node of a move
+	Rejections   float64       `key:"rejections"`    // rejected requests per second, of either node of a move
+	PendingTasks int           `key:"pending_tasks"` // cluster state updates waiting at the master
+	NodeSettle   time.Duration `key:"node_settle"`   // after a node joined or left
+	DiskMargin   float64       `key:"disk_margin"`   // ratio of the target's disk left below the low watermark once the copy is there
+	Pause        []Window      `key:"pause"`         // weekly windows without moves
+}
+
+// Ownership is the record in the cluster's settings that says who moves copies.
+type Ownership struct {
+	Holder string        `key:"holder" restart:"true"` // never empty once loaded
+	Lease  time.Duration `key:"lease"`                 // after which a record that nobody renewed is void
+	Renew  time.Duration `key:"renew"`
+}
+
+// Solver bounds the search.
+type Solver struct {
+	TimeLimit time.Duration `key:"time_limit"`
+	WorkLimit int           `key:"work_limit"` // in the solver's units; 0 is no limit
+	Seed      int           `key:"seed"`
+	TargetGap float64       `key:"target_gap"` // ratio: good enough to stop early
+	Workers   int           `key:"workers"`    // 0 is one per core
+}
+
+// State is what survives a restart.
+type State struct {
+	Dir string `key:"dir" restart:"true"` // empty keeps it in memory
+}
+
+// HTTP is the daemon's own server.
+type HTTP struct {
+	Listen    string `key:"listen" restart:"true"` // address:port, empty for none
+	Debug     bool   `key:"debug"`                 // serve the last snapshot and problem
+	TokenFile string `key:"token_file"`            // its content allows pause and resume
+
+	Token Secret // read from TokenFile
+}
+
+// Log says what is written to standard error.
+type Log struct {
+	Level  string `key:"level"`                 // debug, info, warn, error
+	Format string `key:"format" restart:"true"` // console or json
+}
+
+// Default is the configuration of configs/shardonnay.yaml.
+func Default() Config {
+	policy := model.DefaultPolicy()
+	return Config{
+		Connection: Connection{
+			Addresses:   []string{"http://localhost:9200"},
+			AWS:         AWS{Service: "es"},
+			Timeout:     30 * time.Second,
+			ReadRetries: 2,
+		},
+		Mode:  DryRun,
+		Cycle: Cycle{Interval: time.Minute, Jitter: 0.1, TimeLimit: 2 * time.Minute, Deadline: 15 * time.Minute},
+		Sampling: Sampling{
+			Window: time.Minute, HalfLife: 10 * time.Minute, StatsBatch: 40, Settle: 2 * time.Minute, MaxStateMoves: 50,
+		},
+		Balance: Balance{
+			Dimensions: []Dimension{{cluster.SearchTime.Name, 1}, {cluster.IndexTime.Name, 1}, {cluster.DiskBytes.Name, 1}},
+			Tolerance:  policy.Tolerance, MoveCost: policy.MoveCost, WriteFactor: policy.WriteFactor,
+			SpreadWeight: policy.SpreadWeight, GrowthShare: policy.GrowthShare,
+		},
+		Pin: Pin{Newest: policy.PinNewest, WriteShare: policy.PinWriteShare},
+		Limits: Limits{
+			MaxMovesPerCycle: 20, MaxBytesPerCycle: 500 << 30, InFlight: 4, InFlightBytes: 200 << 30,
+			NodeIncoming: 2, NodeOutgoing: 2, PerIndex: 2, CoolDown: time.Hour,
+		},
+		Stop: Stop{
+			Status: "green", CPU: 0.9, Rejections: 1, PendingTasks: 50, NodeSettle: 5 * time.Minute, DiskMargin: 0.01,
+		},
+		Ownership: Ownership{Holder: defaultHolder(), Lease: 3 * time.Minute, Renew: time.Minute},
+		Solver:    Solver{TimeLimit: 10 * time.Second, Seed: 1, TargetGap: 0.002},
+		HTTP:      HTTP{Listen: "127.0.0.1:9750"},
+		Log:       Log{Level: "info", Format: "console"},
+	}
+}
+
+// Client is the connection as the REST client takes it.
+func (c *Connection) Client() es.Config {
+	retries := c.ReadRetries
+	if retries == 0 {
+		retries = -1 // es takes 0 for its default
+	}
+	return es.Config{
+		Addresses: c.Addresses, Username: c.Username, Password: string(c.Password), APIKey: string(c.APIKey),
+		CAFile: c.CAFile, ClientCertFile: c.ClientCertFile, ClientKeyFile: c.ClientKeyFile,
+		InsecureSkipVerify: c.InsecureSkipVerify, AWS: es.AWS{Region: c.AWS.Region, Service: c.AWS.Service},
+		Timeout: c.Timeout, ReadRetries: retries,
+	}
+}
+
+// Policy is what the model needs of the configuration. Copies that are cooling down are the caller's to add.
+func (c *Config) Policy() model.Policy {
+	policy := model.Policy{
+		Weights:   make(map[string]float64, len(c.Balance.Dimensions)),
+		Tolerance: c.Balance.Tolerance, MoveCost: c.Balance.MoveCost, WriteFactor: c.Balance.WriteFactor,
+		SpreadWeight: c.Balance.SpreadWeight, GrowthShare: c.Balance.GrowthShare,
+		PinIndices: c.Pin.Indices, PinNewest: c.Pin.Newest, PinWriteShare: c.Pin.WriteShare,
+		MaxMoves: c.Limits.MaxMovesPerCycle, MaxBytes: int64(c.Limits.MaxBytesPerCycle),
+	}
+	for _, d := range c.Balance.Dimensions {
+		policy.Weights[d.Name] = d.Weight
+	}
+	return policy
+}
+
+// measurable are the dimensions that can be configured, with their units.
+var measurable = []cluster.Dimension{cluster.SearchTime, cluster.IndexTime, cluster.DiskBytes, cluster.HeapBytes, cluster.ShardCount}
+
+// Measured lists the configured dimensions as the collector takes them, in the order of the configuration.
+func (b *Balance) Measured() []cluster.Dimension {
+	var dimensions []cluster.Dimension
+	for _, d := range b.Dimensions {
+		for _, m := range measurable {
+			if m.Name == d.Name {
+				dimensions = append(dimensions, m)
+			}
+		}
+	}
+	return dimensions
+}
