@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+)
+
+// Daemon is what the server asks of the loop. All methods may be called at any time.
+type Daemon interface {
+	// Alive is nil while the loop ticks, else what is wrong with it.
+	Alive(now time.Time) error
+	// Ready is nil when the last snapshot was complete and ownership is as configured, else what is missing.
+	Ready() error
+	// WritePlan, WriteSnapshot and WriteProblem write the latest as JSON; ErrNone before there is one.
+	WritePlan(w io.Writer) error
+	WriteSnapshot(w io.Writer) error
+	WriteProblem(w io.Writer) error
+	// Pause and Resume stop and restart moving; both may be called twice.
+	Pause()
+	Resume()
+}
+
+// ErrNone says that there is nothing to show yet.
+var ErrNone = errors.New("no cycle has come that far yet")
+
+// Options say what is served.
+type Options struct {
+	Metrics http.Handler
+	Debug   bool   // serve the snapshot and the problem
+	Token   string // bearer token for pause and resume; empty turns them off
+}
+
+// Handler serves the daemon's HTTP interface.
+func Handler(daemon Daemon, o func() Options) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { o().Metrics.ServeHTTP(w, r) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { status(w, daemon.Alive(time.Now())) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { status(w, daemon.Ready()) })
+	mux.HandleFunc("GET /api/v1/plan", func(w http.ResponseWriter, _ *http.Request) { document(w, daemon.WritePlan) })
+	debug := func(write func(io.Writer) error) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if !o().Debug {
+				problem(w, http.StatusNotFound, "this is off; set http.debug to true to see it")
+				return
+			}
+			document(w, write)
+		}
+	}
+	mux.HandleFunc("GET /api/v1/snapshot", debug(daemon.WriteSnapshot))
+	mux.HandleFunc("GET /api/v1/problem", debug(daemon.WriteProblem))
+	guarded := func(act func(), done string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			token := o().Token
+			switch {
+			case token == "":
+				problem(w, http.StatusNotFound, "this is off; set http.token_file to allow it")
+			case subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1:
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				problem(w, http.StatusUnauthorized, "send the token of http.token_file as Authorization: Bearer TOKEN")
+			default:
+				act()
+				writeJSON(w, http.StatusOK, map[string]string{"status": done})
+			}
+		}
+	}
+	mux.HandleFunc("POST /api/v1/pause", guarded(daemon.Pause, "paused"))
+	mux.HandleFunc("POST /api/v1/resume", guarded(daemon.Resume, "resumed"))
+	return securityHeaders(mux)
+}
+
+func securityHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func status(w http.ResponseWriter, err error) {
+	if err != nil {
+		problem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+// document writes what write produces; an error before the first byte decides the status.
+func document(w http.ResponseWriter, write func(io.Writer) error) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := write(w); errors.Is(err, ErrNone) {
+		problem(w, http.StatusServiceUnavailable, err.Error())
+	} else if err != nil {
+		problem(w, http.StatusInternalServerError, err.Error())
+	}
+}
+
+func problem(w http.ResponseWriter, code int, text string) {
+	writeJSON(w, code, map[string]string{"error": text})
+}
+
+func writeJSON(w http.ResponseWriter, code int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(value) // the client is gone: there is nobody to tell
+}
+
+// Server is a listening server.
+type Server struct {
+	http *http.Server
+	addr net.Addr
+	done chan error
+}
+
+// Listen binds the address and serves until Close.
+func Listen(address string, handler http.Handler) (*Server, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, &cluster.Error{
+			Class: cluster.Invalid, Op: "listen on", What: address, Err: err, Hint: "Choose a free address in http.listen",
+		}
+	}
+	s := &Server{
+		// A reader that dawdles must not hold a connection for ever; a scrape of 750 nodes takes well under a second.
+		http: &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute},
+		addr: listener.Addr(), done: make(chan error, 1),
+	}
+	go func() { s.done <- s.http.Serve(listener) }()
+	return s, nil
+}
+
+// URL is where the server listens, "http://127.0.0.1:9750".
+func (s *Server) URL() string { return "http://" + s.addr.String() }
+
+// Close ends the server: open answers are finished first, as long as ctx lasts.
+func (s *Server) Close(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if serveErr := <-s.done; serveErr != nil && !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, fmt.Errorf("serve http: %w", serveErr))
+	}
+	return err
+}
