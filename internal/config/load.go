@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -214,7 +215,11 @@ func (l *loader) readSection(node *yaml.Node, prefix string, values map[string]a
 		if node.ShortTag() == "!!null" {
 			return // a section with nothing in it, all of it commented out
 		}
-		report(node.Line, "%s: %q is a value where keys are expected; write them below it, indented", strings.TrimSuffix(prefix, "."), node.Value)
+		if prefix == "" {
+			report(node.Line, "the file does not consist of keys; configs/shardonnay.yaml shows how it looks")
+		} else {
+			report(node.Line, "%s: a value where keys are expected; write them below it, indented", strings.TrimSuffix(prefix, "."))
+		}
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -229,7 +234,7 @@ func (l *loader) readSection(node *yaml.Node, prefix string, values map[string]a
 		case secretKeys[key] != "":
 			report(name.Line, "%s: a secret does not belong into this file; use %s or %s", key, secretKeys[key], envName(key))
 		case at < 0:
-			report(name.Line, "%s: no such key; %s", key, suggestion(key))
+			report(name.Line, "%s: no such key; %s", key, suggestion(key, func(key string) string { return key }))
 		case l.lines[key] > 0:
 			report(name.Line, "%s: given twice, first in line %d; keep one", key, l.lines[key])
 		case value.ShortTag() == "!!null":
@@ -280,31 +285,42 @@ func (l *loader) checkEnvironment() {
 		for section := range sections {
 			if section := envName(section); name == section || strings.HasPrefix(name, section+"_") {
 				key := strings.ToLower(strings.TrimPrefix(name, envPrefix))
-				l.faults = append(l.faults, fault{0, fmt.Sprintf("%s: no such key; %s", name, suggestion(key))})
+				l.faults = append(l.faults, fault{0, fmt.Sprintf("%s: no such key; %s", name, suggestion(key, envName))})
 				break
 			}
 		}
 	}
 }
 
-// suggestion names the key that was probably meant.
-func suggestion(wrong string) string {
-	plain := func(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", ".")) }
+// suggestion names what was probably meant, spelled as it has to be.
+func suggestion(wrong string, spell func(key string) string) string {
+	plain := func(key string) string { return strings.ReplaceAll(key, "_", ".") }
 	last := func(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
-	best, bestDistance := "", 4 // further away it is a guess
+	wrong = plain(wrong)
+	best, bestDistance := "", 1+len(wrong)/4 // further away it is a guess
+	consider := func(name string, d int) {
+		if d <= bestDistance {
+			best, bestDistance = name, d-1
+		}
+	}
 	for _, k := range keys {
-		d := distance(plain(wrong), plain(k.name))
-		if last(wrong) == last(k.name) {
-			d = min(d, 2) // right key, wrong section
-		}
-		if d < bestDistance {
-			best, bestDistance = k.name, d
+		consider(k.name, distance(wrong, plain(k.name)))
+	}
+	for _, section := range slices.Sorted(maps.Keys(sections)) {
+		consider(section, distance(wrong, section))
+	}
+	for _, k := range keys { // the right key in a wrong section
+		if best == "" && strings.HasSuffix(wrong, "."+plain(last(k.name))) {
+			best = k.name
 		}
 	}
-	if best == "" {
+	switch {
+	case best == "":
 		return "configs/shardonnay.yaml lists all keys"
+	case best == wrong:
+		return spell(best) + " is a section, set its keys"
 	}
-	return "was " + best + " meant?"
+	return "was " + spell(best) + " meant?"
 }
 
 // distance is how many letters have to be inserted, deleted or replaced to make b of a.

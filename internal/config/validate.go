@@ -212,7 +212,7 @@ func (l *loader) readSecrets(c *Config) {
 	switch {
 	case connection.APIKey != "" && (connection.Username != "" || connection.Password != ""):
 		l.fault("connection.username", "given beside an API key; use one of them")
-	case connection.Username != "" && connection.Password == "" && !l.has("connection.password_file"):
+	case connection.Username != "" && connection.Password == "" && !l.has("connection.password_file") && !l.has("connection.password"):
 		l.fault("connection.username", "given without a password; set connection.password_file or %s", envName("connection.password"))
 	case connection.Username == "" && connection.Password != "":
 		l.fault("connection.username", "missing beside the password; give it")
