@@ -72,15 +72,15 @@ func (c *Client) DesiredBalance(ctx context.Context) (*DesiredBalance, error) {
 		balance, err = decodeDesiredBalance(body)
 		return err
 	})
-	if absent(err) {
+	if Absent(err) {
 		return nil, nil
 	}
 	return balance, err
 }
 
-// absent tells whether err is how servers say that they do not have an interface: 404, 405, or a 400 that takes the path
+// Absent tells whether err is how servers say that they do not have an interface: 404, 405, or a 400 that takes the path
 // for an index name or finds no handler.
-func absent(err error) bool {
+func Absent(err error) bool {
 	var status *StatusError
 	if !errors.As(err, &status) {
 		return false

@@ -119,6 +119,7 @@ func (c *Client) failed(ctx context.Context, s *seed, r request, err error) erro
 		invalid          x509.CertificateInvalidError
 		verification     *tls.CertificateVerificationError
 		alert            tls.AlertError
+		record           tls.RecordHeaderError
 		name             *net.DNSError
 		timeout          net.Error
 	)
@@ -139,7 +140,7 @@ func (c *Client) failed(ctx context.Context, s *seed, r request, err error) erro
 	case errors.As(err, &alert), strings.Contains(text, "remote error: tls:"):
 		class, final = cluster.Refused, true
 		cure = "The cluster wants a client certificate it knows: set client_cert_file and client_key_file."
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+	case errors.As(err, &record), strings.Contains(text, "server gave HTTP response to HTTPS client"):
 		class, final = cluster.Refused, true
 		cure = "It does not speak TLS there: use http:// in the address, or the port that does."
 	case strings.Contains(text, "malformed HTTP response"):
@@ -202,7 +203,7 @@ func (c *Client) refused(s *seed, r request, answer *http.Response, body io.Read
 		status.Reason = "a web page, from something in front of the cluster"
 	} else {
 		status.Type, status.Reason, managed = parseError(text)
-		status.Type, status.Reason = clip(c.redact(status.Type)), clip(c.redact(status.Reason))
+		status.Type, status.Reason = clip(c.redact(status.Type)), strings.TrimSuffix(clip(c.redact(status.Reason)), ".")
 	}
 	class, cure := c.judge(r, status, html, managed, answer.Header.Get("Location"))
 	return r.error(s, class, status, cure)

@@ -15,6 +15,7 @@ type IndexSettings struct {
 	Index              string
 	UUID               string
 	Shards, Replicas   int
+	SearchReplicas     int // OpenSearch: copies that only serve searches, beside the replicas
 	Created            time.Time
 	Hidden             bool
 	Filter             cluster.Filter // include, require, exclude; without the tier preference
@@ -73,6 +74,8 @@ func (s *IndexSettings) read(r *reader) {
 			s.Shards = number(r, text)
 		case "index.number_of_replicas":
 			s.Replicas = number(r, text)
+		case "index.number_of_search_replicas", "index.number_of_search_only_replicas":
+			s.SearchReplicas = number(r, text)
 		case "index.hidden":
 			s.Hidden = text == "true"
 		case "index.auto_expand_replicas":
