@@ -6,13 +6,14 @@ import (
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/es"
 	"github.com/shardonnay/shardonnay/internal/model"
+	"github.com/shardonnay/shardonnay/internal/plan"
 )
 
 // Config is the whole configuration, checked. The key tags are the names in the file, joined by dots; a field tagged
 // restart takes effect at the next start only. configs/shardonnay.yaml explains each.
 type Config struct {
 	Connection Connection `key:"connection"`
-	Mode       Mode       `key:"mode"`
+	Mode       plan.Mode  `key:"mode"`
 	Cycle      Cycle      `key:"cycle"`
 	Sampling   Sampling   `key:"sampling"`
 	Balance    Balance    `key:"balance"`
@@ -51,22 +52,12 @@ type AWS struct {
 	Service string `key:"service"`
 }
 
-// Mode says how far a cycle goes.
-type Mode string
-
-// The modes.
-const (
-	Observe Mode = "observe" // collect, solve and export figures
-	DryRun  Mode = "dry-run" // also publish the plan
-	Act     Mode = "act"     // also carry it out
-)
-
 // Cycle is the rhythm of the daemon.
 type Cycle struct {
 	Interval  time.Duration `key:"interval"`   // from the start of one cycle to the start of the next
 	Jitter    float64       `key:"jitter"`     // share of Interval by which a start is moved at random, both ways
 	TimeLimit time.Duration `key:"time_limit"` // for collecting, solving and planning
-	Deadline  time.Duration `key:"deadline"`   // for the plan: what was not requested by then is dropped
+	Deadline  time.Duration `key:"deadline"`   // for carrying the plan out
 }
 
 // Sampling says how load is measured.
@@ -117,11 +108,15 @@ type Limits struct {
 // Stop names the conditions under which nothing is asked of the cluster.
 type Stop struct {
 	Status       string        `key:"status"`        // the worst cluster status in which copies are moved: green or yellow
-	CPU          float64       `key:"cpu"`           // ratio, of either node of a move
-	Rejections   float64       `key:"rejections"`    // rejected requests per second, of either node of a move
-	PendingTasks int           `key:"pending_tasks"` // cluster state updates waiting at the master
+	CPU          float64       `key:"cpu"`           // ratio, of either node of a move; 0 is no limit
+	Rejections   float64       `key:"rejections"`    // rejected requests per second, of either node of a move; 0 is no limit
+	PendingTasks int           `key:"pending_tasks"` // cluster state updates waiting at the master; 0 is no limit
+	TaskWait     time.Duration `key:"task_wait"`     // of the oldest of them; 0 is no limit
 	NodeSettle   time.Duration `key:"node_settle"`   // after a node joined or left
-	DiskMargin   float64       `key:"disk_margin"`   // ratio of the target's disk left below the low watermark once the copy is there
+	DiskMargin   Bytes         `key:"disk_margin"`   // left on the target below the low watermark once the copy is there
+	Storm        int           `key:"storm"`         // relocations of others at a time; 0 is no limit
+	Calm         time.Duration `key:"calm"`          // after a storm, in which half the limits hold
+	UndoneMoves  int           `key:"undone_moves"`  // moves that others took back
 	Pause        []Window      `key:"pause"`         // weekly windows without moves
 }
 
@@ -171,7 +166,7 @@ func Default() Config {
 			Timeout:     30 * time.Second,
 			ReadRetries: 2,
 		},
-		Mode:  DryRun,
+		Mode:  plan.DryRun,
 		Cycle: Cycle{Interval: time.Minute, Jitter: 0.1, TimeLimit: 2 * time.Minute, Deadline: 15 * time.Minute},
 		Sampling: Sampling{
 			Window: time.Minute, HalfLife: 10 * time.Minute, StatsBatch: 40, Settle: 2 * time.Minute, MaxStateMoves: 50,
@@ -187,7 +182,8 @@ func Default() Config {
 			NodeIncoming: 2, NodeOutgoing: 2, PerIndex: 2, CoolDown: time.Hour,
 		},
 		Stop: Stop{
-			Status: "green", CPU: 0.9, Rejections: 1, PendingTasks: 50, NodeSettle: 5 * time.Minute, DiskMargin: 0.01,
+			Status: "green", CPU: 0.9, Rejections: 1, PendingTasks: 50, TaskWait: 30 * time.Second,
+			NodeSettle: 5 * time.Minute, DiskMargin: 1 << 30, Storm: 10, Calm: 15 * time.Minute, UndoneMoves: 2,
 		},
 		Ownership: Ownership{Holder: defaultHolder(), Lease: 3 * time.Minute, Renew: time.Minute},
 		Solver:    Solver{TimeLimit: 10 * time.Second, Seed: 1, TargetGap: 0.002},

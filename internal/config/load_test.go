@@ -101,7 +101,7 @@ func TestEveryKeyCanBeSetByEnvironmentAlone(t *testing.T) {
 		"connection.client_key_file": write(t, "x"), "connection.insecure_skip_verify": "true",
 		"mode": "act", "balance.dimensions": "disk=2,heap", "pin.indices": "a*,-ab*", "pin.newest": "false",
 		"limits.max_bytes_per_cycle": "7gb", "limits.in_flight_bytes": "8gb",
-		"stop.status": "yellow", "stop.pause": "Sat-Sun 00:00-24:00 Europe/Berlin", "ownership.holder": "h",
+		"stop.status": "yellow", "stop.disk_margin": "3gb", "stop.pause": "Sat-Sun 00:00-24:00 Europe/Berlin", "ownership.holder": "h",
 		"ownership.lease": "10m", "cycle.interval": "31s", "cycle.time_limit": "32s", "cycle.deadline": "33s",
 		"http.listen": ":9", "http.debug": "true", "http.token_file": write(t, "token"), "state.dir": "/s",
 		"log.level": "debug", "log.format": "json", "connection.aws.service": "aoss", "balance.write_factor": "3",

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/shardonnay/shardonnay/internal/plan"
 )
 
 // secretKeys are what looks like a key of the file and must not be one, with the key that takes its place.
@@ -19,7 +21,7 @@ var secretKeys = map[string]string{
 // validate notes every value that is impossible, alone or beside another.
 func (l *loader) validate(c *Config) {
 	l.validateConnection(&c.Connection)
-	l.oneOf("mode", string(c.Mode), string(Observe), string(DryRun), string(Act))
+	l.oneOf("mode", string(c.Mode), string(plan.Observe), string(plan.DryRun), string(plan.Act))
 
 	l.between("cycle.interval", c.Cycle.Interval, time.Second, 24*time.Hour)
 	l.ratio("cycle.jitter", c.Cycle.Jitter, 0, 0.5)
@@ -49,11 +51,14 @@ func (l *loader) validate(c *Config) {
 	l.between("limits.cool_down", c.Limits.CoolDown, 0, 30*24*time.Hour)
 
 	l.oneOf("stop.status", c.Stop.Status, "green", "yellow")
-	l.ratio("stop.cpu", c.Stop.CPU, 0.01, 1)
+	l.ratio("stop.cpu", c.Stop.CPU, 0, 1)
 	l.ratio("stop.rejections", c.Stop.Rejections, 0, 1_000_000)
-	l.number("stop.pending_tasks", c.Stop.PendingTasks, 1, 1_000_000)
+	l.number("stop.pending_tasks", c.Stop.PendingTasks, 0, 1_000_000)
+	l.between("stop.task_wait", c.Stop.TaskWait, 0, time.Hour)
 	l.between("stop.node_settle", c.Stop.NodeSettle, 0, 24*time.Hour)
-	l.ratio("stop.disk_margin", c.Stop.DiskMargin, 0, 0.5)
+	l.number("stop.storm", c.Stop.Storm, 0, 1_000_000)
+	l.between("stop.calm", c.Stop.Calm, 0, 24*time.Hour)
+	l.number("stop.undone_moves", c.Stop.UndoneMoves, 0, 1000)
 
 	if holder := c.Ownership.Holder; strings.ContainsFunc(holder, func(r rune) bool { return r <= ' ' || r > '~' }) || len(holder) > 200 {
 		l.fault("ownership.holder", "%q is no name; use at most 200 letters, digits and signs without spaces", holder)
