@@ -101,6 +101,9 @@ func NewRules(s *cluster.Snapshot, policy *Policy) *Rules {
 	return r
 }
 
+// Policy is the policy the rules were compiled under.
+func (r *Rules) Policy() *Policy { return r.policy }
+
 func (r *Rules) compileAwareness() {
 	for _, name := range r.s.Settings.AwarenessAttributes {
 		a := awareness{name: name, value: make([]string, len(r.s.Nodes))}

@@ -1,7 +1,15 @@
 package plan
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/model"
@@ -40,7 +48,163 @@ type Return struct {
 	MinGain float64
 }
 
-// Diff orders the moves from the present state to the solved one and explains what it leaves. b is only read.
+// defaultExpiry is how long a plan holds where nobody says otherwise: long enough to be read and applied by a person, short
+// against the hours in which load shifts.
+const defaultExpiry = time.Hour
+
+// Diff orders the moves from the present state to the solved one and explains what it leaves. b and solved are only read.
+// An error means that the answer does not belong to the problem or breaks a hard rule.
 func Diff(b *model.Built, solved Solved, o Options) (*Plan, error) {
-	panic("being built")
+	if found := model.Check(b.Problem, solved.Assignment); len(found) > 0 {
+		return nil, &cluster.Error{
+			Class: cluster.Internal, Op: "order the moves", Err: fmt.Errorf("the solved assignment breaks %d rules, the first is %s", len(found), found[0]),
+			Hint: "Save the problem with plan --dump-problem and report it",
+		}
+	}
+	s := sequence(b, solved.Assignment, &o)
+	taken := b.Snapshot
+	if o.Taken != nil {
+		taken = o.Taken
+	}
+	if o.Expiry <= 0 {
+		o.Expiry = defaultExpiry
+	}
+	p := &Plan{
+		Version: Version, CreatedAt: o.CreatedAt.UTC(), ExpiresAt: o.CreatedAt.UTC().Add(o.Expiry), Mode: o.Mode,
+		Cluster: Cluster{
+			Name: taken.Cluster.Name, UUID: taken.Cluster.UUID,
+			Distribution: taken.Cluster.Product.Distribution, Version: taken.Cluster.Product.Version.String(),
+		},
+		Snapshot: Snapshot{
+			Fingerprint: taken.Fingerprint(), TakenAt: taken.TakenAt.UTC(), StateVersion: taken.StateVersion,
+			Samples: taken.Samples, WindowS: taken.Window.Seconds(), Nodes: len(b.Problem.Nodes), Indices: len(taken.Indices),
+			Copies: len(taken.Copies), Warnings: append([]string{}, taken.Warnings...),
+		},
+		Objective: s.objective(solved.LowerBound), Balance: s.balance(), Moves: s.movesOf(), Verdicts: s.verdicts(),
+		Solver: solved.Solver,
+	}
+	if p.Verdicts == nil {
+		p.Verdicts = []Verdict{}
+	}
+	p.Totals = s.totals(p.Moves)
+	p.ID = p.id()
+	return p, nil
+}
+
+// id is a ULID of the plan's time and content: the same plan made at the same moment is the same plan.
+func (p *Plan) id() string {
+	hash := sha256.New()
+	fmt.Fprintln(hash, p.Snapshot.Fingerprint, p.CreatedAt.UnixNano(), p.Mode)
+	for i := range p.Moves {
+		fmt.Fprintln(hash, p.Moves[i].AllocationID, p.Moves[i].To.ID)
+	}
+	return ulid.MustNew(ulid.Timestamp(p.CreatedAt), bytes.NewReader(hash.Sum(nil))).String()
+}
+
+// movesOf writes the steps as moves.
+func (s *sequencer) movesOf() []Move {
+	moves := make([]Move, len(s.steps))
+	primaryAt := make(map[int32]int32) // shard group -> node of its primary by now
+	for c := range s.p.Copies {
+		if k := &s.p.Copies[c]; k.Primary {
+			primaryAt[k.Group] = k.Node
+		}
+	}
+	for i := range s.steps {
+		st := &s.steps[i]
+		k, problemCopy := &s.b.Snapshot.Copies[s.b.CopyOf[st.copy]], &s.p.Copies[st.copy]
+		index := &s.b.Snapshot.Indices[k.Index]
+		sender, known := primaryAt[problemCopy.Group]
+		if !known || k.Primary {
+			sender = st.from
+		}
+		if k.Primary {
+			primaryAt[problemCopy.Group] = st.to
+		}
+		m := Move{
+			Seq: i + 1, Index: index.Name, IndexUUID: index.UUID, Shard: int(k.Shard), Primary: k.Primary, AllocationID: k.AllocationID,
+			From: s.at(st.from), To: s.at(st.to), Bytes: k.Bytes, BytesSource: Source{ID: s.at(sender).ID},
+			After: make([]int, len(st.after)), Reason: st.reason, Gain: st.gain, GainPerGiB: st.gain / max(1, float64(k.Bytes)) * (1 << 30), Text: st.text,
+		}
+		for j, before := range st.after {
+			m.After[j] = before + 1
+		}
+		moves[i] = m
+	}
+	return moves
+}
+
+func (s *sequencer) at(n int32) Place {
+	return Place{ID: s.b.Snapshot.Nodes[s.b.NodeOf[n]].ID, Name: s.name(n), Zone: zone(s.b, n)}
+}
+
+// objective evaluates both ends from the definition rather than from the sums kept on the way.
+func (s *sequencer) objective(bound float64) Objective {
+	before, after := model.Evaluate(s.p, s.p.Current()), model.Evaluate(s.p, s.place.Assignment())
+	o := Objective{Before: model.Total(before), After: model.Total(after), LowerBound: bound, Terms: make([]Term, len(before))}
+	for i := range before {
+		o.Terms[i] = Term{Name: before[i].Name, Weight: before[i].Weight, Before: before[i].Value, After: after[i].Value}
+	}
+	o.Captured = 1
+	if room := o.Before - bound; room > minNet {
+		o.Captured = (o.Before - o.After) / room
+	}
+	o.Gap = (o.After - bound) / max(math.Abs(o.After), 1e-9)
+	return o
+}
+
+// balance sums up every dimension of every domain before, after and at the solver's target.
+func (s *sequencer) balance() []Balance {
+	rows := []Balance{}
+	assignments := [][]int32{s.p.Current(), s.place.Assignment(), s.want}
+	names := s.domainNames()
+	for d := range s.p.Dimensions {
+		var utilization [3][]float64
+		for i, node := range assignments {
+			utilization[i] = model.Utilization(s.p, s.loads.domains, node, d)
+		}
+		for i := range s.loads.domains {
+			if s.loads.domains[i].Mean[d] <= 0 {
+				continue
+			}
+			rows = append(rows, Balance{
+				Dimension: s.p.Dimensions[d].Name, Unit: s.b.Snapshot.Dimensions[d].Unit, Domain: names[i], Mean: s.loads.mean(i, d),
+				Before: s.loads.evenness(i, d, utilization[0]), After: s.loads.evenness(i, d, utilization[1]),
+				Target: s.loads.evenness(i, d, utilization[2]),
+			})
+		}
+	}
+	return rows
+}
+
+// domainNames names each domain by the data roles all its nodes share, numbered where two share the same.
+func (s *sequencer) domainNames() []string {
+	names := make([]string, len(s.loads.domains))
+	if len(names) == 1 {
+		names[0] = "all"
+		return names
+	}
+	taken := make(map[string]int)
+	for i := range s.loads.domains {
+		var shared []string
+		for j, n := range s.loads.domains[i].Nodes {
+			roles := slices.DeleteFunc(slices.Clone(s.b.Snapshot.Nodes[s.b.NodeOf[n]].Roles), func(role string) bool {
+				return role != "data" && !strings.HasPrefix(role, "data_") && role != "search" && role != "warm"
+			})
+			if j == 0 {
+				shared = roles
+			} else {
+				shared = slices.DeleteFunc(shared, func(role string) bool { return !slices.Contains(roles, role) })
+			}
+		}
+		name := strings.Join(shared, "+")
+		if name == "" {
+			name = "mixed"
+		}
+		if taken[name]++; taken[name] > 1 {
+			name = fmt.Sprintf("%s/%d", name, taken[name])
+		}
+		names[i] = name
+	}
+	return names
 }

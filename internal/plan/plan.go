@@ -168,6 +168,7 @@ const (
 	UnassignedCopies   Kind = "unassigned"           // copies that stand nowhere
 	MixedVersions      Kind = "mixed_versions"       // nodes of several versions
 	SingleSample       Kind = "single_sample"        // rates are averages since the start, not of now
+	SolverLimit        Kind = "solver_limit"         // a better placement is known to exist, the solver's time was over
 )
 
 // Totals sums up the moves.
