@@ -1,0 +1,292 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// electionTime is how long a cluster that lost its master has none.
+const electionTime = 1500 * time.Millisecond
+
+func (c *Cluster) defaultRoles() []string {
+	if !c.elastic() {
+		roles := []string{"cluster_manager", "data", "ingest", "remote_cluster_client"}
+		if !c.at(2, 0) {
+			roles[0] = "master"
+		}
+		slices.Sort(roles)
+		return roles
+	}
+	return []string{"data", "data_cold", "data_content", "data_frozen", "data_hot", "data_warm", "ingest", "master", "ml",
+		"remote_cluster_client", "transform"}
+}
+
+// AddNode lets a node join now. It gives the node's id, and an error where the name is taken.
+func (c *Cluster) AddNode(spec NodeSpec) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if spec.Name == "" {
+		spec.Name = fmt.Sprintf("n%d", c.ordinal+1)
+	}
+	if c.gone[spec.Name] != nil || slices.ContainsFunc(c.nodes, func(n *node) bool { return n.spec.Name == spec.Name }) {
+		return "", fmt.Errorf("sim: there is a node %q already", spec.Name)
+	}
+	if spec.Roles == nil {
+		spec.Roles = c.defaultRoles()
+	}
+	if spec.Processors == 0 {
+		spec.Processors = 8
+	}
+	if spec.Disk == 0 {
+		spec.Disk = 1e12
+	}
+	if spec.Version == "" {
+		spec.Version = c.cfg.Version
+	}
+	v, err := parseVersion(spec.Version)
+	if err != nil {
+		return "", fmt.Errorf("sim: node %q: %w", spec.Name, err)
+	}
+	c.ordinal++
+	n := &node{
+		spec: spec, id: c.newID(), version: v, ordinal: c.ordinal, zone: maps.Clone(spec.Attributes), port: 9300,
+		ip: fmt.Sprintf("10.%d.%d.%d", c.ordinal>>16&255, c.ordinal>>8&255, c.ordinal&255),
+	}
+	if n.zone == nil {
+		n.zone = map[string]string{}
+	}
+	if n.spec.Host == "" {
+		n.spec.Host = n.ip
+	} else if first := slices.IndexFunc(c.nodes, func(m *node) bool { return m.spec.Host == spec.Host }); first >= 0 {
+		n.ip, n.port = c.nodes[first].ip, 9300+c.ordinal
+	}
+	c.join(n)
+	return n.id, nil
+}
+
+// join takes a node into the cluster, new or restarted.
+func (c *Cluster) join(n *node) {
+	n.ephemeral = c.newID()
+	n.since = c.now
+	c.nodes = append(c.nodes, n)
+	c.nodeByID[n.id] = n
+	c.ensureInfo(n)
+	c.survey()
+	if c.master == nil && n.eligible() && (c.loss == 0 || c.now-c.loss >= electionTime) {
+		c.elect()
+	}
+	c.bump()
+	if len(c.indices) > 0 {
+		c.reroute()
+	}
+}
+
+// elect makes the first eligible node the master.
+func (c *Cluster) elect() {
+	for _, n := range c.nodes {
+		if n.eligible() {
+			c.master, c.loss = n, 0
+			c.forgetDesired() // a new master knows of no wishes and hints
+			c.bump()
+			c.reroute()
+			return
+		}
+	}
+}
+
+// loseMaster leaves the cluster without a master until another is elected.
+func (c *Cluster) loseMaster() {
+	c.master, c.loss = nil, max(c.now, 1)
+	c.bump()
+	c.after(electionTime, func() {
+		if c.master == nil {
+			c.elect()
+		}
+	})
+}
+
+// ChangeMaster makes the master step down; another node is elected a moment later. With one eligible node it is the
+// same again.
+func (c *Cluster) ChangeMaster() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.master == nil {
+		return
+	}
+	old := c.master
+	i := slices.Index(c.nodes, old)
+	c.nodes = append(slices.Delete(c.nodes, i, i+1), old) // the last to be elected again
+	c.loseMaster()
+}
+
+// Kill ends a node's process as kill -9 does. Its disk stays for a Restart. It reports whether there was such a node.
+func (c *Cluster) Kill(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.node(name)
+	if n == nil {
+		return false
+	}
+	c.kill(n)
+	return true
+}
+
+func (c *Cluster) kill(n *node) {
+	c.nodes = slices.DeleteFunc(c.nodes, func(m *node) bool { return m == n })
+	delete(c.nodeByID, n.id)
+	c.gone[n.spec.Name] = n
+	left := fmt.Sprintf("node_left [%s]", n.id)
+
+	// What was arriving there is over: a relocation's source is a started copy again.
+	for _, s := range slices.Clone(n.copies) {
+		if s.source != nil {
+			c.cancelRelocation(s.source, true)
+		}
+	}
+	for _, s := range slices.Clone(n.copies) {
+		switch {
+		case s.state == unassigned || s.node != n:
+			continue // went with another one
+		case s.primary:
+			c.losePrimary(s, "NODE_LEFT", left, s.group.idx.rules.delayed)
+		case s.target != nil:
+			// A replica's bytes come from the primary, not from the lost node: the target goes on by itself.
+			t := s.target
+			if s.command {
+				c.tally.Failed++
+			}
+			c.settle(s.group)
+			s.target, t.source = nil, nil
+			n.count++ // leave will take off what relocate took off already
+			c.leave(s)
+			s.group.copies[slices.Index(s.group.copies, s)] = t
+			c.rerate(s.group)
+		default:
+			c.unassign(s, "NODE_LEFT", left, s.group.idx.rules.delayed)
+		}
+	}
+	n.copies, n.count, n.departed = nil, 0, totals{}
+	c.survey()
+	c.bump()
+	if c.master == n {
+		c.loseMaster()
+		return
+	}
+	c.reroute()
+}
+
+// losePrimary takes an active primary off its node: everything recovering from it fails, an active replica takes over.
+func (c *Cluster) losePrimary(s *shardCopy, reason, details string, delayed time.Duration) {
+	g := s.group
+	c.settle(g)
+	var heir *shardCopy
+	for _, r := range g.copies {
+		if r == s {
+			continue
+		}
+		if r.target != nil {
+			c.cancelRelocation(r, true)
+		}
+		if r.state == initializing {
+			c.unassign(r, "PRIMARY_FAILED", "primary failed while replica initializing", 0)
+			r.lastNode = nil
+		}
+		if r.active() && heir == nil && r.node != s.node {
+			heir = r
+		}
+	}
+	if heir == nil {
+		c.unassign(s, reason, details, 0)
+		return
+	}
+	s.primary, heir.primary = false, true
+	g.primaryTerm++
+	// The group lists its primary first.
+	i, j := slices.Index(g.copies, s), slices.Index(g.copies, heir)
+	g.copies[i], g.copies[j] = g.copies[j], g.copies[i]
+	c.unassign(s, reason, details, delayed)
+}
+
+// Restart brings a killed node back, with its id and disk and a new process. It reports whether there was one.
+func (c *Cluster) Restart(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.gone[name]
+	if old == nil {
+		return false
+	}
+	delete(c.gone, name)
+	n := &node{
+		spec: old.spec, id: old.id, version: old.version, ordinal: old.ordinal, zone: old.zone, ip: old.ip, port: old.port,
+		extra: old.extra, shutdown: old.shutdown,
+	}
+	c.join(n)
+	return true
+}
+
+// Freeze makes a node stop answering (or answer again) what is asked of it alone; it stays in the cluster.
+func (c *Cluster) Freeze(name string, frozen bool) bool {
+	return c.withNode(name, func(n *node) { n.frozen = frozen })
+}
+
+// FillDisk lets something other than shards take bytes of a node's disk; negative gives them back.
+func (c *Cluster) FillDisk(name string, bytes int64) bool {
+	return c.withNode(name, func(n *node) { n.extra += bytes })
+}
+
+// Reject adds to the rejections of a node's search and write pools.
+func (c *Cluster) Reject(name string, search, write int) bool {
+	return c.withNode(name, func(n *node) {
+		n.rejected[0] += float64(search)
+		n.rejected[1] += float64(write)
+	})
+}
+
+// Upgrade gives a killed node another version, for its restart.
+func (c *Cluster) Upgrade(name, text string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, err := parseVersion(text)
+	if err != nil {
+		return err
+	}
+	if n := c.gone[name]; n != nil {
+		n.version, n.spec.Version = v, text
+		return nil
+	}
+	return fmt.Errorf("sim: node %q is not down", name)
+}
+
+// Shutdown marks a node as leaving (Elasticsearch): REMOVE, RESTART, REPLACE or SIGTERM; "" takes the mark off.
+func (c *Cluster) Shutdown(name, kind string) bool {
+	return c.withNode(name, func(n *node) {
+		n.shutdown = strings.ToUpper(kind)
+		c.unfit = true
+		c.bump()
+		c.reroute()
+	})
+}
+
+func (c *Cluster) withNode(name string, do func(*node)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.node(name)
+	if n == nil {
+		return false
+	}
+	do(n)
+	return true
+}
+
+// NodeID is the id of a live node; "" if there is none of that name.
+func (c *Cluster) NodeID(name string) string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if n := c.node(name); n != nil {
+		return n.id
+	}
+	return ""
+}

@@ -1,0 +1,381 @@
+package sim
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// route is one endpoint of the REST dialect. Path segments in braces are variables.
+type route struct {
+	method, path string
+	params       string                // query parameters it takes beside the common ones, separated by spaces
+	write        bool                  // changes the cluster
+	master       bool                  // fails while there is no master
+	wait         func(*call) *apiError // runs first, without the lock, and may let time pass
+	do           func(*call) *apiError
+}
+
+// call is one request being answered.
+type call struct {
+	c      *Cluster
+	r      *http.Request
+	vars   map[string]string
+	query  url.Values
+	body   []byte
+	w      *jsonWriter
+	status int
+	warn   []string // texts of Warning headers
+	text   string   // a plain text answer in place of JSON
+	empty  bool     // no body at all
+}
+
+// commonParams every endpoint takes.
+var commonParams = []string{"filter_path", "pretty", "human", "error_trace", "format", "source_content_type", "source"}
+
+// maxBody bounds what a request may send: more than any command needs.
+const maxBody = 64 << 20
+
+// Handler answers REST requests for the cluster. It may be served at any address, several at once; all speak for the
+// same cluster, as its nodes do.
+func (c *Cluster) Handler() http.Handler {
+	routes := c.routes()
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+		if err != nil {
+			return // the client went away
+		}
+		fault := c.faultFor(r.Method, r.URL.EscapedPath())
+		if fault != nil && fault.before(rw, r) {
+			return
+		}
+		out := c.answer(routes, r, body)
+		if fault != nil {
+			out = fault.after(rw, out)
+			if out == nil {
+				return
+			}
+		}
+		out.send(rw, r)
+	})
+}
+
+// reply is a finished answer.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+	cut    int // bytes after which the connection breaks; 0: none
+}
+
+func (a *reply) send(rw http.ResponseWriter, r *http.Request) {
+	h := rw.Header()
+	for k, v := range a.header {
+		h[k] = v
+	}
+	body := a.body
+	if len(body) > 0 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		var b bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is a valid one
+		z.Write(body)
+		z.Close()
+		body = b.Bytes()
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	rw.WriteHeader(a.status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	if a.cut > 0 && a.cut < len(body) {
+		rw.Write(body[:a.cut])
+		panic(http.ErrAbortHandler) // the server closes the connection in the middle of the body
+	}
+	rw.Write(body)
+}
+
+// answer finds the endpoint and runs it.
+func (c *Cluster) answer(routes []route, r *http.Request, body []byte) *reply {
+	if s := c.served.Load(); s != nil {
+		s.catchUp()
+	}
+	cl := &call{c: c, r: r, query: r.URL.Query(), body: body, status: 200}
+	err := c.authorize(r)
+	if err == nil {
+		err = c.dispatch(routes, cl)
+	}
+	header := http.Header{}
+	header.Set("Content-Type", "application/json; charset=UTF-8")
+	if c.elastic() {
+		header.Set("Content-Type", "application/json")
+		if c.at(7, 14) {
+			header.Set("X-Elastic-Product", "Elasticsearch")
+		}
+	} else if c.at(3, 0) {
+		header.Set("X-OpenSearch-Version", "OpenSearch/"+c.cfg.Version+" (opensearch)")
+	}
+	for _, text := range cl.warn {
+		product := "OpenSearch"
+		if c.elastic() {
+			product = "Elasticsearch"
+		}
+		header.Add("Warning", fmt.Sprintf("299 %s-%s-0000000 %q", product, c.cfg.Version, text))
+	}
+	if err != nil {
+		if err.status == http.StatusUnauthorized {
+			header.Set("WWW-Authenticate", `Basic realm="security" charset="UTF-8"`)
+			if !c.elastic() && !err.message {
+				header.Set("Content-Type", "text/plain; charset=UTF-8")
+				return &reply{status: 401, header: header, body: []byte("Unauthorized")}
+			}
+		}
+		w := newJSON("")
+		err.write(w)
+		return &reply{status: err.status, header: header, body: w.buf}
+	}
+	switch {
+	case cl.empty:
+		return &reply{status: cl.status, header: header}
+	case cl.w == nil:
+		header.Set("Content-Type", "text/plain; charset=UTF-8")
+		return &reply{status: cl.status, header: header, body: []byte(cl.text)}
+	}
+	return &reply{status: cl.status, header: header, body: cl.w.buf}
+}
+
+func (c *Cluster) authorize(r *http.Request) *apiError {
+	a := c.cfg.Auth
+	if a == nil {
+		return nil
+	}
+	same := func(x, y string) bool { return x != "" && subtle.ConstantTimeCompare([]byte(x), []byte(y)) == 1 }
+	if user, password, ok := r.BasicAuth(); ok && same(a.User, user) && same(a.Password, password) {
+		return nil
+	}
+	if key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "ApiKey "); ok && same(a.APIKey, key) {
+		return nil
+	}
+	reason := fmt.Sprintf("missing authentication credentials for REST request [%s]", r.URL.Path)
+	if r.Header.Get("Authorization") != "" {
+		reason = fmt.Sprintf("unable to authenticate for REST request [%s]", r.URL.Path)
+	}
+	return &apiError{status: 401, kind: "security_exception", reason: reason}
+}
+
+// dispatch runs the endpoint that fits, or words what the product says where none does.
+func (c *Cluster) dispatch(routes []route, cl *call) *apiError {
+	path := strings.Trim(cl.r.URL.EscapedPath(), "/")
+	method := cl.r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	var methods []string
+	for i := range routes {
+		vars, ok := routes[i].match(path)
+		if !ok {
+			continue
+		}
+		if routes[i].method != method {
+			methods = append(methods, routes[i].method)
+			continue
+		}
+		cl.vars = vars
+		return c.run(&routes[i], cl)
+	}
+	uri := cl.r.URL.RequestURI()
+	switch {
+	case !c.elastic():
+		return &apiError{status: 400, plain: true, reason: fmt.Sprintf("no handler found for uri [%s] and method [%s]", uri, cl.r.Method)}
+	case len(methods) > 0:
+		return &apiError{status: 405, plain: true, reason: fmt.Sprintf("Incorrect HTTP method for uri [%s] and method [%s], allowed: %v",
+			uri, cl.r.Method, methods)}
+	case strings.HasPrefix(path, "_") && !strings.Contains(path, "/"):
+		return &apiError{status: 400, kind: "invalid_index_name_exception", reason: fmt.Sprintf("Invalid index name [%s], must not start with '_'.", path), index: path}
+	}
+	return &apiError{status: 400, plain: true, reason: fmt.Sprintf("no handler found for uri [%s] and method [%s]", uri, cl.r.Method)}
+}
+
+func (rt *route) match(path string) (map[string]string, bool) {
+	want, have := strings.Split(strings.Trim(rt.path, "/"), "/"), strings.Split(path, "/")
+	if len(want) != len(have) {
+		return nil, false
+	}
+	vars := map[string]string{}
+	for i, w := range want {
+		if name, ok := strings.CutPrefix(w, "{"); ok {
+			value, err := url.PathUnescape(have[i])
+			if err != nil || value == "" {
+				return nil, false
+			}
+			name = strings.TrimSuffix(name, "}")
+			if name == "index" && strings.HasPrefix(value, "_") && value != "_all" {
+				return nil, false
+			}
+			vars[name] = value
+		} else if w != have[i] {
+			return nil, false
+		}
+	}
+	return vars, true
+}
+
+func (c *Cluster) run(rt *route, cl *call) *apiError {
+	allowed := strings.Fields(rt.params)
+	for _, name := range sortedKeys(cl.query) {
+		if !slices.Contains(allowed, name) && !slices.Contains(commonParams, name) {
+			return illegal("request [%s] contains unrecognized parameter: [%s]", cl.r.URL.Path, name)
+		}
+	}
+	cl.w = newJSON(cl.query.Get("filter_path"))
+	if rt.wait != nil {
+		if err := rt.wait(cl); err != nil {
+			return err
+		}
+	}
+	if rt.write {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+	} else {
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+	}
+	if rt.master && c.master == nil && cl.query.Get("local") != "true" {
+		return c.noMaster()
+	}
+	return rt.do(cl)
+}
+
+func (c *Cluster) noMaster() *apiError {
+	kind := "master_not_discovered_exception"
+	if !c.elastic() && c.at(2, 0) {
+		kind = "cluster_manager_not_discovered_exception"
+	}
+	return &apiError{status: 503, kind: kind, nullText: true}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// flag reads a boolean query parameter: present without a value means true.
+func (cl *call) flag(name string) bool {
+	v, ok := cl.query[name]
+	return ok && len(v) > 0 && (v[0] == "" || v[0] == "true")
+}
+
+// timeout reads the query parameter timeout.
+func (cl *call) timeout(fallback time.Duration) (time.Duration, *apiError) {
+	text := cl.query.Get("timeout")
+	if text == "" {
+		return fallback, nil
+	}
+	d, err := parseTime(text)
+	if err != nil {
+		return 0, illegal("failed to parse setting [timeout] with value [%s] as a time value: unit is missing or unrecognized", text)
+	}
+	return d, nil
+}
+
+// selectIndices are the indices an expression names: lists, wildcards, exclusions, aliases, streams.
+func (c *Cluster) selectIndices(expression, expand string, fallback string) ([]*index, *apiError) {
+	if expand == "" {
+		expand = fallback
+	}
+	var open, closed, hidden bool
+	for _, e := range splitList(expand) {
+		switch e {
+		case "all":
+			open, closed, hidden = true, true, true
+		case "open":
+			open = true
+		case "closed":
+			closed = true
+		case "hidden":
+			hidden = true
+		case "none":
+		default:
+			return nil, illegal("No valid expand wildcard value [%s]", e)
+		}
+	}
+	shown := func(idx *index, pattern string) bool {
+		isHidden := idx.settings["index.hidden"] == "true" && !hidden && !strings.HasPrefix(pattern, ".")
+		return (idx.closed && closed || !idx.closed && open) && !isHidden
+	}
+	if expression == "" || expression == "_all" {
+		expression = "*"
+	}
+	chosen := map[*index]bool{}
+	for _, part := range strings.Split(expression, ",") {
+		if rest, ok := strings.CutPrefix(part, "-"); ok && len(chosen) > 0 {
+			for idx := range chosen {
+				if matchWildcard(rest, idx.name) {
+					delete(chosen, idx)
+				}
+			}
+			continue
+		}
+		found := strings.Contains(part, "*")
+		for _, idx := range c.indices {
+			switch {
+			case idx.name == part || part == idx.spec.DataStream && part != "" || part == idx.spec.Alias && part != "":
+				chosen[idx], found = true, true
+			case strings.Contains(part, "*") && shown(idx, part) &&
+				(matchWildcard(part, idx.name) || idx.spec.DataStream != "" && matchWildcard(part, idx.spec.DataStream)):
+				chosen[idx] = true
+			}
+		}
+		if !found {
+			return nil, noIndex(part)
+		}
+	}
+	var list []*index
+	for _, idx := range c.indices {
+		if chosen[idx] {
+			list = append(list, idx)
+		}
+	}
+	return list, nil
+}
+
+// selectNodes are the live nodes an expression names: ids, names, wildcards, addresses, roles, attributes, _master.
+func (c *Cluster) selectNodes(expression string) []*node {
+	if expression == "" || expression == "_all" || expression == "*" {
+		return c.nodes
+	}
+	chosen := map[*node]bool{}
+	for _, part := range splitList(expression) {
+		for _, n := range c.nodes {
+			key, value, pair := strings.Cut(part, ":")
+			role := pair && (strings.HasPrefix(key, "data") || slices.Contains([]string{"master", "ingest", "cluster_manager"}, key))
+			switch {
+			case part == "_local" && n == c.nodes[0],
+				(part == "_master" || part == "_cluster_manager") && n == c.master,
+				n.id == part, matchWildcard(part, n.spec.Name), n.ip == part, n.spec.Host == part,
+				pair && !role && n.zone[key] != "" && matchWildcard(value, n.zone[key]):
+				chosen[n] = true
+			case role && n.has(key):
+				chosen[n] = value == "true"
+			}
+		}
+	}
+	var list []*node
+	for _, n := range c.nodes {
+		if chosen[n] {
+			list = append(list, n)
+		}
+	}
+	return list
+}
