@@ -1,0 +1,103 @@
+# Everything a person or a machine does with this tree. "make help" lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+BIN := bin/shardonnay
+VERSION ?= $(shell git describe --tags --match 'v*' 2>/dev/null | sed 's/^v//' | grep . || echo 0.0.0-dev)
+COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/shardonnay/shardonnay/internal/version.number=$(VERSION) -X github.com/shardonnay/shardonnay/internal/version.commit=$(COMMIT)
+# The commit is stamped above; Go's own stamping fails where git does not trust the folder, as in many containers.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
+# Pinned, and built from the module proxy, so that every machine lints with the same rules. See docs/decisions/0007.
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := .tools/golangci-lint-$(GOLANGCI_VERSION)
+
+# Packages that start goroutines are tested with the race detector, the others without: it makes arithmetic ten times
+# slower and finds nothing there.
+CONCURRENT = $(shell grep -rlE '^[[:space:]]*go [a-z]|errgroup|sync\.|\.Go\(' --include='*.go' internal cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
+UNIT = $(shell go list -f '{{.Dir}}' ./internal/... ./cmd/... | sed 's|^$(CURDIR)|.|')
+SEQUENTIAL = $(filter-out $(CONCURRENT),$(UNIT))
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps: ## Install what building and testing need and this machine lacks
+	@scripts/install-deps.sh build test
+
+.PHONY: deps-build
+deps-build:
+	@scripts/install-deps.sh build
+
+.PHONY: build
+build: deps-build ## Build bin/shardonnay
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/shardonnay
+
+.PHONY: demo
+demo: build ## Watch a simulated cluster's heat even out (about a minute)
+	$(BIN) demo
+
+.PHONY: check
+check: deps-build ## What CI checks before testing: format, lint, tidy, generated files
+	@$(MAKE) check-lint check-tidy check-generated
+
+$(GOLANGCI):
+	@echo "building golangci-lint $(GOLANGCI_VERSION), once: some minutes"
+	@mkdir -p .tools/build
+	GOBIN=$(CURDIR)/.tools/build GOFLAGS= go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv .tools/build/golangci-lint $@ && rmdir .tools/build
+
+.PHONY: check-lint
+check-lint: $(GOLANGCI)
+	$(GOLANGCI) fmt --diff
+	$(GOLANGCI) run
+
+.PHONY: check-tidy
+check-tidy:
+	go mod tidy -diff
+	go mod verify
+
+.PHONY: check-generated
+check-generated:
+	@before=$$(git status --porcelain; git diff); go generate ./...; after=$$(git status --porcelain; git diff); \
+	if [ "$$before" != "$$after" ]; then git --no-pager diff --stat; echo "generated files were out of date; they are right now: commit them" >&2; exit 1; fi
+	@echo "generated files are current"
+
+.PHONY: fix
+fix: $(GOLANGCI) ## Format, apply what the linters can mend, regenerate
+	$(GOLANGCI) fmt
+	$(GOLANGCI) run --fix
+	go mod tidy
+	go generate ./...
+
+.PHONY: test
+test: deps ## Run every test, real clusters included
+	@$(MAKE) -j2 --output-sync=target test-unit test-real
+
+.PHONY: test-unit
+test-unit: deps-build ## Run the tests that need no real cluster, with the race detector where there are goroutines
+	go vet ./...
+	go test -race -timeout 20m $(CONCURRENT)
+	go test -timeout 20m $(SEQUENTIAL)
+
+.PHONY: test-real
+test-real: ## Run the end-to-end tests against the five real products
+	go test -timeout 28m ./test/...
+
+.PHONY: results
+results: build ## Measure on the real clusters for longer and write the table of docs/results.md
+	go test -timeout 120m -count=1 ./test/e2e -run TestResults -results
+
+.PHONY: bench
+bench: build ## Solve generated instances of 100 nodes x 6000 copies, and run the benchmarks
+	for seed in 1 2 3 4 5; do $(BIN) bench solver --nodes 100 --copies 6000 --seed $$seed --time-limit 10s -o json; done
+	go test -run '^$$' -bench . -benchtime 3x ./internal/...
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin .tools
