@@ -77,12 +77,21 @@ type Balance struct {
 	WriteFactor  float64     `key:"write_factor"`  // on the bytes of copies that take writes
 	SpreadWeight float64     `key:"spread_weight"` // on copies of an index above their fair count on a node
 	GrowthShare  float64     `key:"growth_share"`  // ratio of each disk kept free for growth
+	Capacity     []Capacity  `key:"capacity"`
 }
 
 // Dimension is one kind of load to even out.
 type Dimension struct {
 	Name   string
 	Weight float64
+}
+
+// Capacity overrides what some nodes are taken to be able to carry in one dimension. It has the shape of the collector's
+// CapacityRule.
+type Capacity struct {
+	Node      string  // pattern of the node's name, or attribute=pattern
+	Dimension string  // name of a configured dimension
+	Capacity  float64 // processors for search and index, bytes for disk and heap, copies for shards
 }
 
 // Pin says which copies never move.
@@ -116,7 +125,7 @@ type Stop struct {
 	DiskMargin   Bytes         `key:"disk_margin"`   // left on the target below the low watermark once the copy is there
 	Storm        int           `key:"storm"`         // relocations of others at a time; 0 is no limit
 	Calm         time.Duration `key:"calm"`          // after a storm, in which half the limits hold
-	UndoneMoves  int           `key:"undone_moves"`  // moves that others took back
+	UndoneMoves  int           `key:"undone_moves"`  // moves that others took back within an hour
 	Pause        []Window      `key:"pause"`         // weekly windows without moves
 }
 
@@ -124,7 +133,6 @@ type Stop struct {
 type Ownership struct {
 	Holder string        `key:"holder" restart:"true"` // never empty once loaded
 	Lease  time.Duration `key:"lease"`                 // after which a record that nobody renewed is void
-	Renew  time.Duration `key:"renew"`
 }
 
 // Solver bounds the search.
@@ -169,7 +177,7 @@ func Default() Config {
 		Mode:  plan.DryRun,
 		Cycle: Cycle{Interval: time.Minute, Jitter: 0.1, TimeLimit: 2 * time.Minute, Deadline: 15 * time.Minute},
 		Sampling: Sampling{
-			Window: time.Minute, HalfLife: 10 * time.Minute, StatsBatch: 40, Settle: 2 * time.Minute, MaxStateMoves: 50,
+			Window: time.Minute, HalfLife: 10 * time.Minute, StatsBatch: 40, Settle: 2 * time.Minute, MaxStateMoves: 1000,
 		},
 		Balance: Balance{
 			Dimensions: []Dimension{{cluster.SearchTime.Name, 1}, {cluster.IndexTime.Name, 1}, {cluster.DiskBytes.Name, 1}},
@@ -185,7 +193,7 @@ func Default() Config {
 			Status: "green", CPU: 0.9, Rejections: 1, PendingTasks: 50, TaskWait: 30 * time.Second,
 			NodeSettle: 5 * time.Minute, DiskMargin: 1 << 30, Storm: 10, Calm: 15 * time.Minute, UndoneMoves: 2,
 		},
-		Ownership: Ownership{Holder: defaultHolder(), Lease: 3 * time.Minute, Renew: time.Minute},
+		Ownership: Ownership{Holder: defaultHolder(), Lease: 3 * time.Minute},
 		Solver:    Solver{TimeLimit: 10 * time.Second, Seed: 1, TargetGap: 0.002},
 		HTTP:      HTTP{Listen: "127.0.0.1:9750"},
 		Log:       Log{Level: "info", Format: "console"},

@@ -99,7 +99,7 @@ func TestEveryKeyCanBeSetByEnvironmentAlone(t *testing.T) {
 		"connection.addresses": "http://es:9200,http://es2:9200", "connection.username": "me",
 		"connection.password_file": write(t, "secret\n"), "connection.client_cert_file": write(t, "x"),
 		"connection.client_key_file": write(t, "x"), "connection.insecure_skip_verify": "true",
-		"mode": "act", "balance.dimensions": "disk=2,heap", "pin.indices": "a*,-ab*", "pin.newest": "false",
+		"mode": "act", "balance.capacity": "hot-* disk=2tb,box=warm heap=4gb", "balance.dimensions": "disk=2,heap", "pin.indices": "a*,-ab*", "pin.newest": "false",
 		"limits.max_bytes_per_cycle": "7gb", "limits.in_flight_bytes": "8gb",
 		"stop.status": "yellow", "stop.disk_margin": "3gb", "stop.pause": "Sat-Sun 00:00-24:00 Europe/Berlin", "ownership.holder": "h",
 		"ownership.lease": "10m", "cycle.interval": "31s", "cycle.time_limit": "32s", "cycle.deadline": "33s",

@@ -31,10 +31,15 @@ func (l *loader) validate(c *Config) {
 	l.between("sampling.window", c.Sampling.Window, time.Second, time.Hour)
 	l.between("sampling.half_life", c.Sampling.HalfLife, time.Second, 30*24*time.Hour)
 	l.number("sampling.stats_batch", c.Sampling.StatsBatch, 1, 500)
-	l.between("sampling.settle", c.Sampling.Settle, 0, 24*time.Hour)
+	l.between("sampling.settle", c.Sampling.Settle, time.Second, 24*time.Hour)
 	l.number("sampling.max_state_moves", c.Sampling.MaxStateMoves, 1, 1_000_000)
 
 	l.validateDimensions(c.Balance.Dimensions)
+	for _, rule := range c.Balance.Capacity {
+		if !slices.ContainsFunc(c.Balance.Dimensions, func(d Dimension) bool { return d.Name == rule.Dimension }) {
+			l.fault("balance.capacity", "%s is about a dimension that is not among balance.dimensions; name one that is", rule)
+		}
+	}
 	l.ratio("balance.tolerance", c.Balance.Tolerance, 0, 1)
 	l.ratio("balance.move_cost", c.Balance.MoveCost, 0, 1000)
 	l.ratio("balance.write_factor", c.Balance.WriteFactor, 1, 100)
@@ -64,10 +69,6 @@ func (l *loader) validate(c *Config) {
 		l.fault("ownership.holder", "%q is no name; use at most 200 letters, digits and signs without spaces", holder)
 	}
 	l.between("ownership.lease", c.Ownership.Lease, 5*time.Second, time.Hour)
-	if c.Ownership.Renew < time.Second || 2*c.Ownership.Renew > c.Ownership.Lease {
-		l.fault("ownership.renew", "%s is impossible; from 1s to half of ownership.lease (%s), so that one failed renewal loses nothing",
-			duration(c.Ownership.Renew), duration(c.Ownership.Lease))
-	}
 
 	l.between("solver.time_limit", c.Solver.TimeLimit, 100*time.Millisecond, time.Hour)
 	if c.Solver.TimeLimit > c.Cycle.TimeLimit {

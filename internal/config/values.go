@@ -77,6 +77,42 @@ func (d Dimension) String() string {
 	return d.Name + "=" + strconv.FormatFloat(d.Weight, 'g', -1, 64)
 }
 
+// UnmarshalText reads "hot-* search=12" or "rack=r1 disk=2tb".
+func (c *Capacity) UnmarshalText(text []byte) error {
+	bad := fmt.Errorf("%q is not a capacity; write for example hot-* search=12, or box_type=warm disk=2tb", text)
+	fields := strings.Fields(string(text))
+	if len(fields) != 2 {
+		return bad
+	}
+	dimension, amount, ok := strings.Cut(fields[1], "=")
+	if !ok {
+		return bad
+	}
+	c.Node, c.Dimension = fields[0], dimension
+	var err error
+	switch dimension {
+	case cluster.DiskBytes.Name, cluster.HeapBytes.Name:
+		var size Bytes
+		err = size.UnmarshalText([]byte(amount))
+		c.Capacity = float64(size)
+	default:
+		c.Capacity, err = strconv.ParseFloat(amount, 64)
+	}
+	if err != nil || !(c.Capacity > 0) || c.Capacity > 1e18 {
+		return bad
+	}
+	return nil
+}
+
+// String is the form that UnmarshalText reads.
+func (c Capacity) String() string {
+	amount := strconv.FormatFloat(c.Capacity, 'g', -1, 64)
+	if c.Dimension == cluster.DiskBytes.Name || c.Dimension == cluster.HeapBytes.Name {
+		amount = Bytes(c.Capacity).String()
+	}
+	return c.Node + " " + c.Dimension + "=" + amount
+}
+
 // Window is a span of time that comes back every week, in a time zone of its own.
 type Window struct {
 	from, to time.Weekday // days on which it begins, both included; to may be before from: Fri-Mon

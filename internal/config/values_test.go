@@ -63,6 +63,19 @@ func TestWindowsContainWhatTheySay(t *testing.T) {
 	}
 }
 
+func TestCapacitiesReadWhatTheyWrite(t *testing.T) {
+	for text, want := range map[string]Capacity{
+		"hot-* search=12":        {"hot-*", "search", 12},
+		"box_type=warm disk=2tb": {"box_type=warm", "disk", 2 << 40},
+		"n1 shards=0.5":          {"n1", "shards", 0.5},
+	} {
+		var c Capacity
+		if err := c.UnmarshalText([]byte(text)); err != nil || c != want || c.String() != text {
+			t.Errorf("%q reads as %+v, written %s (%v)", text, c, c, err)
+		}
+	}
+}
+
 func TestDurationsAreShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", time.Minute: "1m", 90 * time.Second: "1m30s", time.Hour: "1h", 90 * time.Minute: "1h30m",
