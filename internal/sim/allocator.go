@@ -266,7 +266,35 @@ func (c *Cluster) Settle() int {
 	if c.keepsDesiredBalance() {
 		c.computeDesired()
 	}
+	if c.now == 0 {
+		c.remember()
+	}
+	c.tally = Tally{}
 	return len(c.unassigned)
+}
+
+// uptime is how long the nodes of a cluster that was just made have been running, as their counters tell it.
+const uptime = 10 * day
+
+// remember gives a cluster that was just made a past: processes that have run for long, and counters to match.
+func (c *Cluster) remember() {
+	for _, n := range c.nodes {
+		n.since = -uptime
+	}
+	for s := range c.allCopies {
+		if !s.active() {
+			continue
+		}
+		g := s.group
+		seconds := min(uptime, c.now-g.idx.created).Seconds()
+		s.totals = totals{
+			search: g.search * s.share * seconds, queries: g.search * s.share * seconds / g.queryCost,
+			write: g.write * s.writeCost() * seconds, docs: g.docsRate * seconds,
+		}
+		if s.lastEnd != nil {
+			s.lastEnd.begun, s.lastEnd.ended = g.idx.created, g.idx.created
+		}
+	}
 }
 
 // instantly runs do with recoveries that end at once.

@@ -87,9 +87,10 @@ type Tally struct {
 
 // Cluster is one virtual cluster. All exported methods are safe for concurrent use.
 type Cluster struct {
-	mu  sync.RWMutex
-	cfg Config
-	rng *rand.Rand
+	mu      sync.RWMutex
+	cfg     Config
+	product version
+	rng     *rand.Rand
 
 	start   time.Time     // virtual birth
 	now     time.Duration // virtual time since then
@@ -305,11 +306,12 @@ func New(cfg Config) *Cluster {
 	case cfg.Noise < 0:
 		cfg.Noise = 0
 	}
-	if _, err := parseVersion(cfg.Version); err != nil {
+	product, err := parseVersion(cfg.Version)
+	if err != nil {
 		panic("sim: " + err.Error())
 	}
 	c := &Cluster{
-		cfg: cfg, start: cfg.Start, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5ba4d0)), changed: make(chan struct{}),
+		cfg: cfg, product: product, start: cfg.Start, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5ba4d0)), changed: make(chan struct{}),
 		nodeByID: map[string]*node{}, gone: map[string]*node{}, nextEnd: -1, scale: [2]float64{1, 1},
 	}
 	c.uuid = c.newID()
@@ -348,8 +350,7 @@ func (c *Cluster) elastic() bool { return c.cfg.Distribution == Elasticsearch }
 
 // at is the product version every feature is decided by: the cluster's nominal one.
 func (c *Cluster) at(major, minor int) bool {
-	v, _ := parseVersion(c.cfg.Version)
-	return v.atLeast(major, minor)
+	return c.product.atLeast(major, minor)
 }
 
 // Now is the virtual time.

@@ -28,7 +28,7 @@ const (
 	demoDays    = 14   // of indices kept
 	demoSearch  = 60.0 // busy seconds per second over the cluster while all indices were new: 240 processors
 	demoWrite   = 24.0
-	demoNewcome = 1 // days ago three nodes were replaced by empty ones
+	demoNewcome = 3 // days ago three nodes were replaced by empty ones
 )
 
 // Demo is the cluster of the demonstration: thirty equal nodes in three zones and two dozen series of daily indices,
@@ -75,6 +75,8 @@ func Demo(seed uint64) *Cluster {
 				add(i)
 			}
 		}
+		// The order of creation within a day is anybody's guess.
+		c.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		if err := c.rollAll(all, ago); err != nil {
 			panic("sim: " + err.Error())
 		}
@@ -83,7 +85,7 @@ func Demo(seed uint64) *Cluster {
 	return c
 }
 
-var demoProfile = Profile{{day, 1}, {2 * day, 0.6}, {7 * day, 0.25}, {31 * day, 0.08}}
+var demoProfile = Profile{{day, 0.5}, {4 * day, 1}, {8 * day, 0.12}, {31 * day, 0.02}}
 
 func (c *Cluster) mustNode(spec NodeSpec) {
 	if _, err := c.AddNode(spec); err != nil {

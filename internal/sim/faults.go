@@ -18,6 +18,7 @@ const (
 	FaultGarbage FaultKind = "garbage" // the body is not JSON
 	FaultLost    FaultKind = "lost"    // the request is carried out, then the connection closes without an answer
 	FaultRefuse  FaultKind = "refuse"  // the connection closes before anything is done
+	FaultAct     FaultKind = "act"     // something happens in the cluster just before the answer: Fault.Then
 )
 
 // Fault makes answers go wrong, on demand.
@@ -29,6 +30,7 @@ type Fault struct {
 	Skip   int           // requests to let pass first
 	Count  int           // requests to spoil; 0: until ClearFaults
 	Delay  time.Duration // FaultSlow
+	Then   func(*Cluster)
 
 	hit int
 }
@@ -70,7 +72,7 @@ func (c *Cluster) faultFor(method, path string) *Fault {
 }
 
 // before does what happens to a request before it is carried out, and reports whether that was all.
-func (f *Fault) before(rw http.ResponseWriter, r *http.Request) bool {
+func (f *Fault) before(c *Cluster, rw http.ResponseWriter, r *http.Request) bool {
 	switch f.Kind {
 	case FaultRefuse:
 		panic(http.ErrAbortHandler)
@@ -82,6 +84,8 @@ func (f *Fault) before(rw http.ResponseWriter, r *http.Request) bool {
 		case <-r.Context().Done():
 			return true
 		}
+	case FaultAct:
+		f.Then(c)
 	case FaultHTML:
 		(&reply{
 			status: http.StatusBadGateway, header: http.Header{"Content-Type": {"text/html"}},
@@ -106,8 +110,8 @@ func (f *Fault) before(rw http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// after spoils a finished answer; nil means it is not to be sent.
-func (f *Fault) after(_ http.ResponseWriter, out *reply) *reply {
+// after spoils a finished answer.
+func (f *Fault) after(out *reply) *reply {
 	switch f.Kind {
 	case FaultLost:
 		panic(http.ErrAbortHandler)

@@ -242,6 +242,24 @@ func (c *Cluster) SetTraffic(search, write float64) {
 	c.reloadAll()
 }
 
+// ResetCounters lets the counters of an index's copies start again at zero, as closing and opening it does. It reports
+// whether there is such an index.
+func (c *Cluster) ResetCounters(index string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	idx := c.find(index)
+	if idx == nil {
+		return false
+	}
+	for _, g := range idx.groups {
+		c.settle(g)
+		for _, s := range g.copies {
+			s.totals = totals{}
+		}
+	}
+	return true
+}
+
 // NodeLoad is what a data node truly carries: expected rates without noise, no counter involved.
 type NodeLoad struct {
 	ID, Name, Zone string

@@ -54,15 +54,12 @@ func (c *Cluster) Handler() http.Handler {
 			return // the client went away
 		}
 		fault := c.faultFor(r.Method, r.URL.EscapedPath())
-		if fault != nil && fault.before(rw, r) {
+		if fault != nil && fault.before(c, rw, r) {
 			return
 		}
 		out := c.answer(routes, r, body)
 		if fault != nil {
-			out = fault.after(rw, out)
-			if out == nil {
-				return
-			}
+			out = fault.after(out)
 		}
 		out.send(rw, r)
 	})
@@ -106,6 +103,9 @@ func (a *reply) send(rw http.ResponseWriter, r *http.Request) {
 func (c *Cluster) answer(routes []route, r *http.Request, body []byte) *reply {
 	if s := c.served.Load(); s != nil {
 		s.catchUp()
+		if s.speed <= 0 && s.perRequest > 0 {
+			c.Advance(s.perRequest)
+		}
 	}
 	cl := &call{c: c, r: r, query: r.URL.Query(), body: body, status: 200}
 	err := c.authorize(r)

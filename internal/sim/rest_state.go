@@ -70,29 +70,36 @@ func (cl *call) writeState(want func(string) bool, indices []*index) {
 	}
 }
 
+// stateBlocks writes the indices' blocks under the numbers both products give them.
 func (cl *call) stateBlocks() {
 	w := cl.w
 	if !w.obj("blocks") {
 		return
 	}
-	blocked := slices.ContainsFunc(cl.c.indices, func(idx *index) bool { return idx.blocked || idx.rules.writeBlock })
-	if blocked && w.obj("indices") {
+	isBlocked := func(idx *index) bool { return idx.closed || idx.blocked || idx.rules.writeBlock }
+	if slices.ContainsFunc(cl.c.indices, isBlocked) && w.obj("indices") {
 		for _, idx := range cl.c.indices {
-			if (idx.blocked || idx.rules.writeBlock) && w.obj(idx.name) {
-				if idx.blocked && w.obj("12") {
-					w.str("description", "disk usage exceeded flood-stage watermark, index has read-only-allow-delete block")
-					w.bool("retryable", false)
-					w.strs("levels", []string{"write", "metadata_write"})
-					w.end()
-				}
-				if idx.rules.writeBlock && w.obj("8") {
-					w.str("description", "index write (api)")
-					w.bool("retryable", false)
-					w.strs("levels", []string{"write"})
-					w.end()
-				}
-				w.end()
+			if !isBlocked(idx) || !w.obj(idx.name) {
+				continue
 			}
+			block := func(id, text string, levels ...string) {
+				if w.obj(id) {
+					w.str("description", text)
+					w.bool("retryable", false)
+					w.strs("levels", levels)
+					w.end()
+				}
+			}
+			if idx.closed {
+				block("4", "index closed", "read", "write")
+			}
+			if idx.rules.writeBlock {
+				block("8", "index write (api)", "write")
+			}
+			if idx.blocked {
+				block("12", "disk usage exceeded flood-stage watermark, index has read-only-allow-delete block", "write", "metadata_write")
+			}
+			w.end()
 		}
 		w.end()
 	}

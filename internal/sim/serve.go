@@ -15,15 +15,20 @@ type Options struct {
 	Addr  string      // default "127.0.0.1:0", a free port of the loopback interface
 	Speed float64     // virtual seconds per second on the wall; 0: time stands still unless somebody calls Advance
 	TLS   *tls.Config // nil: plain HTTP
+
+	// PerRequest is the virtual time every request takes where Speed is 0. With it a client that polls sees things
+	// move on, as fast as it polls, and the same every time.
+	PerRequest time.Duration
 }
 
 // Server is a cluster behind a real port.
 type Server struct {
-	c     *Cluster
-	http  *http.Server
-	addr  string
-	tls   bool
-	speed float64
+	c          *Cluster
+	http       *http.Server
+	addr       string
+	tls        bool
+	speed      float64
+	perRequest time.Duration
 
 	mu    sync.Mutex
 	begun time.Time     // wall time at which the virtual clock stood at base
@@ -45,7 +50,7 @@ func Serve(ctx context.Context, c *Cluster, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sim: listen: %w", err)
 	}
-	s := &Server{c: c, addr: l.Addr().String(), speed: o.Speed, done: make(chan struct{}), tls: o.TLS != nil}
+	s := &Server{c: c, addr: l.Addr().String(), speed: o.Speed, perRequest: o.PerRequest, done: make(chan struct{}), tls: o.TLS != nil}
 	s.http = &http.Server{Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	if s.tls {
 		l = tls.NewListener(l, o.TLS)
