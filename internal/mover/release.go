@@ -1,0 +1,185 @@
+package mover
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/es"
+)
+
+// Released is what giving back did.
+type Released struct {
+	Record   *Record  `json:"record"`   // the record found; nil where there was none
+	Restored bool     `json:"restored"` // the previous value was put back
+	Value    string   `json:"value"`    // persistent value of cluster.routing.rebalance.enable now, "unset" for none
+	Returns  []Return `json:"returns"`  // what the server is expected to move, now that it may
+	Text     string   `json:"text"`     // for people: what was done and what the server will do
+}
+
+// Return is a copy that the server's balancer is expected to move once it may. Which of several copies of an index it
+// takes off a node is its own choice: all that come into question are named.
+type Return struct {
+	Index   string         `json:"index"`
+	Shard   int            `json:"shard"`
+	Primary bool           `json:"primary"`
+	From    cluster.NodeID `json:"from"`
+	To      cluster.NodeID `json:"to"` // empty where it may be any of several
+	Why     string         `json:"why"`
+}
+
+// Release gives rebalancing back: the previous value and the removal of our record in one request. s is the latest
+// snapshot, to foretell what the server's own balancer will do then; nil for no forecast. Where rebalancing is not ours it
+// does nothing.
+func (o *Ownership) Release(ctx context.Context, s *cluster.Snapshot) (Released, error) {
+	held := o.held
+	o.held, o.tidy = nil, false
+	if held == nil {
+		return Released{Returns: []Return{}, Text: "rebalancing was not ours"}, nil
+	}
+	raw, record, hold, err := readOwnership(ctx, o.api)
+	switch {
+	case err != nil:
+		o.held = held
+		return Released{}, err
+	case hold == nil && (record == nil || record.Session != o.session):
+		return Released{Record: record, Value: persistentRebalance(raw), Returns: []Return{}, Text: "rebalancing was no longer ours"}, nil
+	case hold != nil:
+		record = held // a transient value above ours changes nothing about what is ours to put back
+	}
+	return giveBack(ctx, o.api, o.product, raw, record, s)
+}
+
+// Release gives rebalancing back whoever holds it: for the command of that name, and, with onlyExpired, for what a start
+// finds of an instance that died.
+func Release(ctx context.Context, api API, product cluster.Product, s *cluster.Snapshot, onlyExpired bool) (Released, error) {
+	raw, err := api.Settings(ctx)
+	if err != nil {
+		return Released{}, err
+	}
+	settings := map[string]string{}
+	text, present := raw.Persistent(ownerKey)
+	if present {
+		settings[ownerName] = text
+	}
+	record, broken := ParseRecord(settings)
+	value := persistentRebalance(raw)
+	switch {
+	case !present:
+		return Released{Value: value, Returns: []Return{}, Text: fmt.Sprintf("there is no ownership record; %s is %s", rebalanceKey, value)}, nil
+	case onlyExpired && (broken != nil || !record.Expired(time.Now())):
+		return Released{Record: record, Value: value, Returns: []Return{}, Text: "the ownership record has not expired"}, nil
+	case broken != nil:
+		if err := put(ctx, api, map[string]any{ownerKey: nil}); err != nil {
+			return Released{}, err
+		}
+		return Released{Value: value, Returns: []Return{}, Text: fmt.Sprintf("the ownership record could not be read and is removed; %s is %s, "+
+			"and what it was before is not known: set it to what it should be", rebalanceKey, value)}, nil
+	}
+	return giveBack(ctx, api, product, raw, record, s)
+}
+
+// giveBack restores what a record remembers.
+func giveBack(ctx context.Context, api API, product cluster.Product, raw es.RawSettings, record *Record, s *cluster.Snapshot) (Released, error) {
+	r := Released{Record: record, Value: persistentRebalance(raw), Returns: []Return{}}
+	var said []string
+	settings := map[string]any{ownerKey: nil}
+	if r.Value == "none" {
+		r.Restored, r.Value = true, record.Previous
+		settings[rebalanceKey] = record.Previous
+		if record.Previous == unset {
+			settings[rebalanceKey] = nil
+		}
+		said = append(said, fmt.Sprintf("%s is %s again, as before %s took it over", rebalanceKey, record.Previous, record.Holder))
+	} else {
+		said = append(said, fmt.Sprintf("%s was set to %s by somebody else in the meantime and stays so", rebalanceKey, r.Value))
+	}
+	if transient, present := raw.Transient(rebalanceKey); present {
+		said = append(said, fmt.Sprintf("a transient value, %s, wins over it", transient))
+	}
+	wishes, err := clearWishes(ctx, api, product)
+	if err != nil {
+		// Giving back comes first; that the server still wants copies elsewhere is said.
+		said = append(said, "what the server wanted from before could not be cleared: "+err.Error())
+	}
+	for _, w := range wishes {
+		back := Return{Index: w.Index, Shard: w.Shard, Primary: w.Primary, From: w.Node, Why: "the server wants it elsewhere since before, and would not forget"}
+		if len(w.Desired) == 1 {
+			back.To = w.Desired[0]
+		}
+		r.Returns = append(r.Returns, back)
+	}
+	r.Returns = append(r.Returns, forecast(s, raw, record.Previous, r.Restored)...)
+	if err := put(ctx, api, settings); err != nil {
+		return r, err
+	}
+	said = append(said, foretold(r.Returns, s != nil))
+	r.Text = strings.Join(said, "; ")
+	return r, nil
+}
+
+// put writes settings, and where the answer is lost looks whether they were written.
+func put(ctx context.Context, api SettingsStore, settings map[string]any) error {
+	err := api.PutSettings(ctx, settings)
+	if err == nil || !es.OutcomeUnknown(err) {
+		return err
+	}
+	raw, again := api.Settings(ctx)
+	if again != nil {
+		return err
+	}
+	for key, want := range settings {
+		got, present := raw.Persistent(key)
+		if want == nil && present || want != nil && got != want {
+			return err
+		}
+	}
+	return nil
+}
+
+// foretold puts the forecast into words.
+func foretold(returns []Return, looked bool) string {
+	if len(returns) == 0 {
+		if !looked {
+			return "what the server's balancer will move is not foretold"
+		}
+		return "the server's balancer is not expected to move anything"
+	}
+	indices := map[string]int{}
+	var order []string
+	for _, r := range returns {
+		if indices[r.Index]++; indices[r.Index] == 1 {
+			order = append(order, r.Index)
+		}
+	}
+	const named = 5
+	more := ""
+	if len(order) > named {
+		more = fmt.Sprintf(" and %d more", len(order)-named)
+		order = order[:named]
+	}
+	return fmt.Sprintf("the server's balancer, which counts copies, is expected to move copies of %s%s (%d come into question)",
+		strings.Join(order, ", "), more, len(returns))
+}
+
+// clearWishes makes a server with a desired balance forget where it wants copies to go, and returns what it would not
+// forget.
+func clearWishes(ctx context.Context, api Wishes, product cluster.Product) ([]es.Wish, error) {
+	if !product.HasDesiredBalance() {
+		return nil, nil
+	}
+	balance, err := api.DesiredBalance(ctx)
+	if err != nil || balance == nil || len(balance.Wishes()) == 0 {
+		return nil, err
+	}
+	if err := api.DeleteDesiredBalance(ctx); err != nil {
+		return balance.Wishes(), err
+	}
+	// Under rebalance none the new balance is where the copies stand.
+	if balance, err = api.DesiredBalance(ctx); err != nil || balance == nil {
+		return nil, err
+	}
+	return balance.Wishes(), nil
+}
