@@ -58,11 +58,11 @@ type Cluster struct {
 	Product Product
 	Name    string // its cluster.name
 
-	options  Options
-	launcher Launcher
-	base     string // folder with everything it writes
-	client   *http.Client
-	nodes    []*node
+	options Options
+	java    []string // command line up to the home folders, without heap size
+	base    string   // folder with everything it writes
+	client  *http.Client
+	nodes   []*node
 
 	mu sync.Mutex // guards process and frozen of the nodes
 }
@@ -92,7 +92,7 @@ func Start(tb testing.TB, options Options) *Cluster {
 // stopped, and the error shows the end of its log.
 func Launch(ctx context.Context, options Options) (*Cluster, error) {
 	options = options.withDefaults()
-	launcher, err := options.Product.Prepare(ctx)
+	launcher, err := options.Product.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +105,13 @@ func Launch(ctx context.Context, options Options) (*Cluster, error) {
 	}
 }
 
-func launch(ctx context.Context, options Options, launcher Launcher) (c *Cluster, err error) {
+func launch(ctx context.Context, options Options, l launcher, flags ...string) (c *Cluster, err error) {
 	base, err := os.MkdirTemp("", "shardonnay-"+options.Product.Name()+"-")
 	if err != nil {
 		return nil, err
 	}
 	c = &Cluster{
-		Product: options.Product, Name: filepath.Base(base), options: options, launcher: launcher, base: base,
+		Product: options.Product, Name: filepath.Base(base), options: options, base: base,
 		client: &http.Client{
 			Timeout:   time.Minute,
 			Transport: &http.Transport{MaxIdleConnsPerHost: 64},
@@ -127,6 +127,7 @@ func launch(ctx context.Context, options Options, launcher Launcher) (c *Cluster
 	if err := c.layOut(); err != nil {
 		return c, err
 	}
+	c.java = l.command(options.Product, filepath.Join(base, "tmp"), flags)
 	if options.ProcessPerNode {
 		for _, n := range c.nodes {
 			if n.process, err = c.run(n); err != nil {
@@ -241,21 +242,32 @@ func (c *Cluster) nodeSettings(n *node, seeds []string) map[string]any {
 	return settings
 }
 
+// command is the java command line up to the home folders, without heap size.
+func (l launcher) command(p Product, temporary string, flags []string) []string {
+	command := []string{
+		l.java,
+		// Servers live for a minute or two here: the second compiler would cost more than it returns (17 s of processor
+		// time instead of 10 for a start).
+		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData",
+		"-Djava.awt.headless=true", "-Dlog4j2.disable.jmx=true", "-Djava.io.tmpdir=" + temporary,
+	}
+	if l.archive != "" {
+		command = append(command, "-XX:SharedArchiveFile="+l.archive)
+	}
+	if p.minJava >= 21 {
+		command = append(command, "--enable-native-access=ALL-UNNAMED", "--add-modules=jdk.incubator.vector")
+	}
+	command = append(command, flags...)
+	return append(command, "-cp", l.classPath, "realcluster.Launcher")
+}
+
 // run starts a process with the given nodes in it.
 func (c *Cluster) run(nodes ...*node) (*process, error) {
-	args := []string{
-		"-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1",
-		"-Djava.awt.headless=true", "-Dlog4j2.disable.jmx=true", "-Djava.io.tmpdir=" + filepath.Join(c.base, "tmp"),
-	}
+	heap := "-Xmx400m"
 	if len(nodes) > 1 {
-		args = append(args, "-Xmx1500m")
-	} else {
-		args = append(args, "-Xmx400m")
+		heap = "-Xmx1500m"
 	}
-	if c.Product.minJava >= 21 {
-		args = append(args, "--enable-native-access=ALL-UNNAMED", "--add-modules=jdk.incubator.vector")
-	}
-	args = append(args, "-cp", c.launcher.ClassPath, "realcluster.Launcher")
+	args := append([]string{heap}, c.java[1:]...)
 	for _, n := range nodes {
 		args = append(args, n.home)
 	}
@@ -263,7 +275,7 @@ func (c *Cluster) run(nodes ...*node) (*process, error) {
 	if len(nodes) == 1 {
 		log = nodes[0].Name + ".log"
 	}
-	return startProcess(c.launcher.Java, args, c.base, filepath.Join(c.base, log))
+	return startProcess(c.java[0], args, c.base, filepath.Join(c.base, log))
 }
 
 // Nodes lists the nodes, in the order of their numbers.
@@ -285,13 +297,15 @@ func (c *Cluster) Addresses() []string {
 }
 
 // Stop ends every process of the cluster, waits until they are gone, and removes all that the cluster wrote.
-func (c *Cluster) Stop() {
+func (c *Cluster) Stop() { c.stop(stopGrace) }
+
+func (c *Cluster) stop(grace time.Duration) {
 	c.client.CloseIdleConnections()
 	var all sync.WaitGroup
 	for _, p := range c.processes() {
 		all.Go(func() {
 			_ = p.signal(syscall.SIGCONT) // a frozen one cannot end; fails only where it has ended already
-			p.stop()
+			p.stop(grace)
 		})
 	}
 	all.Wait()
@@ -366,7 +380,7 @@ func (c *Cluster) Restart(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	n.process.stop()
+	n.process.stop(stopGrace)
 	p, err := c.run(n)
 	if err != nil {
 		return err
@@ -390,7 +404,8 @@ func (c *Cluster) living() []*node {
 	return living
 }
 
-// waitFormed waits until every node with a running process answers over HTTP and sees all the others.
+// waitFormed waits until every node with a running process answers over HTTP and sees all the others, and the cluster
+// takes requests.
 func (c *Cluster) waitFormed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, formDeadline)
 	defer cancel()
@@ -411,6 +426,18 @@ func (c *Cluster) waitFormed(ctx context.Context) error {
 				return fmt.Errorf("node %s sees %d nodes, %d are running", pending[0].Name, health.Nodes, want)
 			}
 			pending = pending[1:]
+		}
+		// A new cluster first reads what its nodes have on disk, and refuses most requests until then.
+		var state struct {
+			Blocks struct {
+				Global map[string]struct{ Description string }
+			}
+		}
+		if err := c.Get(ctx, "/_cluster/state/blocks", &state); err != nil {
+			return err
+		}
+		for _, block := range state.Blocks.Global {
+			return errors.New(block.Description)
 		}
 		return nil
 	})

@@ -70,12 +70,12 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// stop asks the process to end, kills it where it does not, and waits until it is gone.
-func (p *process) stop() {
+// stop asks the process to end, kills it where it takes longer than grace, and waits until it is gone.
+func (p *process) stop(grace time.Duration) {
 	p.stdin.Close()
 	select {
 	case <-p.done:
-	case <-time.After(stopGrace):
+	case <-time.After(grace):
 		p.kill()
 	}
 }

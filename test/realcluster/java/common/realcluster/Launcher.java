@@ -3,6 +3,8 @@ package realcluster;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Runs nodes of one product in this JVM, one per home folder named on the command line, until standard input ends.
@@ -13,7 +15,7 @@ import java.util.List;
  */
 public final class Launcher {
     /** How long nodes may take to close before the JVM is halted: nothing they hold is worth more. */
-    private static final long CLOSE_MILLIS = 15_000;
+    private static final long CLOSE_SECONDS = 15;
 
     private Launcher() {}
 
@@ -23,15 +25,18 @@ public final class Launcher {
             while (System.in.read() >= 0) {
                 // Nothing is ever sent; only the end counts.
             }
+            CountDownLatch closed = new CountDownLatch(1);
             daemon("halt", () -> {
-                Thread.sleep(CLOSE_MILLIS);
-                Runtime.getRuntime().halt(3);
+                if (!closed.await(CLOSE_SECONDS, TimeUnit.SECONDS)) {
+                    Runtime.getRuntime().halt(3);
+                }
             });
             synchronized (servers) {
                 for (Server server : servers) {
                     server.close();
                 }
             }
+            closed.countDown();
             System.exit(0);
         });
         for (String home : homes) {
