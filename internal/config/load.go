@@ -314,10 +314,10 @@ func suggestion(wrong string, spell func(key string) string) string {
 			best = k.name
 		}
 	}
-	switch {
-	case best == "":
+	switch best {
+	case "":
 		return "configs/shardonnay.yaml lists all keys"
-	case best == wrong:
+	case wrong:
 		return spell(best) + " is a section, set its keys"
 	}
 	return "was " + spell(best) + " meant?"
@@ -353,7 +353,7 @@ func decode(raw any, field reflect.Value) error {
 	case []any, map[string]any:
 		return errors.New("a list or a section where one value is expected")
 	}
-	if target, ok := field.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if target, ok := reflect.TypeAssert[encoding.TextUnmarshaler](field.Addr()); ok {
 		return target.UnmarshalText([]byte(text))
 	}
 	switch field.Interface().(type) {

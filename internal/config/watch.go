@@ -70,7 +70,7 @@ func (w *watch) run(ctx context.Context, hangUp <-chan os.Signal) {
 		case <-changed:
 			settled.Reset(quiet)
 			continue
-		case <-lost: // events may have been dropped: look
+		case <-lost: //nolint:errcheck // whatever it is, events may have been dropped: look
 			settled.Reset(quiet)
 			continue
 		case <-settled.C:
