@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	"internal/instance":      {"internal/cluster", "internal/model"},
 	"internal/es":            {"internal/cluster"},
 	"internal/collector":     {"internal/cluster", "internal/es", "internal/version"},
-	"internal/mover":         {"internal/cluster", "internal/es", "internal/plan"},
+	"internal/mover":         {"internal/cluster", "internal/es", "internal/model", "internal/plan"},
 	"internal/rebalance":     {"internal/cluster", "internal/model", "internal/mover", "internal/plan", "internal/solver"},
 	"internal/config":        {"internal/cluster", "internal/es", "internal/model", "internal/plan"},
 	"internal/metrics":       {"internal/cluster", "internal/model", "internal/plan"},

@@ -4,6 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,5 +79,48 @@ func TestDocumentIsCurrent(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s is not current; run go generate ./internal/config:\n%s", documentFile, diff)
+	}
+}
+
+// Every key and variable that a page names exists.
+func TestKeysInThePagesExist(t *testing.T) {
+	key := regexp.MustCompile("`([a-z]+\\.[a-z_.]+)[`:=]")
+	variable := regexp.MustCompile(`\b` + envPrefix + `[A-Z_]+`)
+	isKey := func(name string) bool {
+		return sections[name] || secretKeys[name] != "" || slices.ContainsFunc(keys, func(k keyInfo) bool { return k.name == name })
+	}
+	seen := 0
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/decisions/*.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			content, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range key.FindAllStringSubmatch(string(content), -1) {
+				if section, _, _ := strings.Cut(match[1], "."); sections[section] && !strings.HasSuffix(match[1], ".go") {
+					seen++
+					if !isKey(match[1]) {
+						t.Errorf("%s names %s, which is no key", page, match[1])
+					}
+				}
+			}
+			for _, name := range variable.FindAllString(string(content), -1) {
+				known := name == envPrefix || slices.ContainsFunc(keys, func(k keyInfo) bool { return envName(k.name) == name })
+				for secret := range secretKeys {
+					known = known || envName(secret) == name
+				}
+				seen++
+				if !known {
+					t.Errorf("%s names %s, which sets no key", page, name)
+				}
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d keys and variables found", seen)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -261,6 +262,35 @@ func TestLabelsAreBounded(t *testing.T) {
 		for _, name := range d.labels {
 			if d.values[name] == nil && !slices.Contains(bounded, name) {
 				t.Errorf("%s has the label %s, which nobody has bounded", d.name, name)
+			}
+		}
+	}
+}
+
+// Every metric that a page names exists.
+func TestMetricsInThePagesExist(t *testing.T) {
+	name := regexp.MustCompile(`\b` + namespace + `[a-z_]+\b`)
+	known := make(map[string]bool)
+	for _, d := range New(nil).made.definitions {
+		known[d.name] = true
+		if d.kind == "histogram" {
+			known[d.name+"_bucket"], known[d.name+"_sum"], known[d.name+"_count"] = true, true, true
+		}
+	}
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/decisions/*.md", "../../configs/*.yaml"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil || len(pages) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, page := range pages {
+			content, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range name.FindAllString(string(content), -1) {
+				if !known[found] && !strings.HasPrefix(found, namespace+"capacity_") { // that is a node attribute
+					t.Errorf("%s names %s, which is no metric", page, found)
+				}
 			}
 		}
 	}
