@@ -133,6 +133,7 @@ type Stop struct {
 type Ownership struct {
 	Holder string        `key:"holder" restart:"true"` // never empty once loaded
 	Lease  time.Duration `key:"lease"`                 // after which a record that nobody renewed is void
+	Renew  time.Duration `key:"renew"`                 // how often it is renewed
 }
 
 // Solver bounds the search.
@@ -193,7 +194,7 @@ func Default() Config {
 			Status: "green", CPU: 0.9, Rejections: 1, PendingTasks: 50, TaskWait: 30 * time.Second,
 			NodeSettle: 5 * time.Minute, DiskMargin: 1 << 30, Storm: 10, Calm: 15 * time.Minute, UndoneMoves: 2,
 		},
-		Ownership: Ownership{Holder: defaultHolder(), Lease: 3 * time.Minute},
+		Ownership: Ownership{Holder: defaultHolder(), Lease: 3 * time.Minute, Renew: time.Minute},
 		Solver:    Solver{TimeLimit: 10 * time.Second, Seed: 1, TargetGap: 0.002},
 		HTTP:      HTTP{Listen: "127.0.0.1:9750"},
 		Log:       Log{Level: "info", Format: "console"},

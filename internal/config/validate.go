@@ -69,6 +69,10 @@ func (l *loader) validate(c *Config) {
 		l.fault("ownership.holder", "%q is no name; use at most 200 letters, digits and signs without spaces", holder)
 	}
 	l.between("ownership.lease", c.Ownership.Lease, 5*time.Second, time.Hour)
+	if c.Ownership.Renew < time.Second || 2*c.Ownership.Renew > c.Ownership.Lease {
+		l.fault("ownership.renew", "%s is impossible; from 1s to half of ownership.lease (%s), so that one failed renewal loses nothing",
+			duration(c.Ownership.Renew), duration(c.Ownership.Lease))
+	}
 
 	l.between("solver.time_limit", c.Solver.TimeLimit, 100*time.Millisecond, time.Hour)
 	if c.Solver.TimeLimit > c.Cycle.TimeLimit {
