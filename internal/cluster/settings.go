@@ -22,8 +22,6 @@ type Settings struct {
 	TotalShardsPerNode  int // cluster.routing.allocation.total_shards_per_node; 0 is no limit
 	LoadAwareness       LoadAwareness
 
-	Balancer Balancer // weights of the server's own balancer
-
 	DiskThreshold bool // cluster.routing.allocation.disk.threshold_enabled
 	Low           Watermark
 	High          Watermark
@@ -40,15 +38,6 @@ type Settings struct {
 	Ownership map[string]string
 	// Transient lists the keys among the above that are set transiently: they win over what we set persistently.
 	Transient []string
-}
-
-// Balancer are the weights of the server's own balancer, cluster.routing.allocation.balance.*.
-type Balancer struct {
-	Shard     float64 // per copy on the node
-	Index     float64 // per copy of the index on the node
-	Disk      float64 // per byte on the node (Elasticsearch 8.6 and newer)
-	WriteLoad float64 // per unit of forecast write load (Elasticsearch 8.6 and newer)
-	Threshold float64 // difference of weights that makes it move
 }
 
 // LoadAwareness is OpenSearch's load_awareness decider: a limit on copies per node that scales with the nodes expected.

@@ -118,12 +118,6 @@ func (r RawSettings) Cluster() (cluster.Settings, error) {
 			FlatSkew:            p.whole(allocation+"load_awareness.flat_skew", 2),
 		},
 
-		Balancer: cluster.Balancer{
-			Shard: p.float(allocation+"balance.shard", 0.45), Index: p.float(allocation+"balance.index", 0.55),
-			Disk: p.float(allocation+"balance.disk_usage", 0), WriteLoad: p.float(allocation+"balance.write_load", 0),
-			Threshold: p.float(allocation+"balance.threshold", 1),
-		},
-
 		DiskThreshold: p.boolean(allocation+"disk.threshold_enabled", true),
 		Low:           p.watermark("low", "85%"),
 		High:          p.watermark("high", "90%"),

@@ -327,6 +327,9 @@ func (s *Placement) Load(n, d int) float64 { return s.sum[n*s.d+d] }
 // DiskUsed is how many bytes node n holds, those of others included.
 func (s *Placement) DiskUsed(n int) float64 { return s.used[n] }
 
+// Copies is how many copies node n holds.
+func (s *Placement) Copies(n int) int { return int(s.count[n]) }
+
 // Utilization is node n's load over its capacity, relative to its domain's mean; -1 where Utilization's function of the
 // same name says so.
 func (s *Placement) Utilization(n, d int) float64 {
@@ -414,6 +417,73 @@ func (s *Placement) DeltaEnter(c int, n int32) float64 {
 		delta += s.p.Objective.MustLeave
 	}
 	return delta
+}
+
+// DeltaSwap is the change of the objective if copies c and e, which are on different nodes, changed places; it is exact
+// where they are of different groups and indices, and otherwise what Delta says of one after the other.
+func (s *Placement) DeltaSwap(c, e int) float64 {
+	a, b := s.node[c], s.node[e]
+	if s.p.Groups[s.p.Copies[c].Group].Index == s.p.Groups[s.p.Copies[e].Group].Index {
+		delta := s.Delta(c, b)
+		s.Move(c, b)
+		delta += s.Delta(e, a)
+		s.Move(c, a)
+		return delta
+	}
+	delta := s.deltaTiers(c, b) + s.deltaTiers(e, a)
+	for d := range s.d {
+		if more := s.load[e*s.d+d] - s.load[c*s.d+d]; more != 0 {
+			i, j := int(a)*s.d+d, int(b)*s.d+d
+			delta += s.nodeCost(i, s.sum[i]+more) - s.cost[i] + s.nodeCost(j, s.sum[j]-more) - s.cost[j]
+		}
+	}
+	return delta + s.deltaOwn(c, b) + s.deltaOwn(e, a)
+}
+
+// deltaOwn is the part of Delta that is about the copy alone: its move, its having to leave, its index's spread.
+func (s *Placement) deltaOwn(c int, n int32) float64 {
+	k := &s.p.Copies[c]
+	a, delta := s.node[c], 0.0
+	if i := s.p.Groups[k.Group].Index; s.spread[i] > 0 {
+		if int(s.perIndex.get(i, a).now) > s.p.Indices[i].FairPerNode {
+			delta -= s.spread[i]
+		}
+		if int(s.perIndex.get(i, n).now) >= s.p.Indices[i].FairPerNode {
+			delta += s.spread[i]
+		}
+	}
+	switch k.Node {
+	case a:
+		delta += s.moveCost[c]
+		if k.MustLeave {
+			delta -= s.p.Objective.MustLeave
+		}
+	case n:
+		delta -= s.moveCost[c]
+		if k.MustLeave {
+			delta += s.p.Objective.MustLeave
+		}
+	}
+	return delta
+}
+
+// LegalSwap tells whether copies c and e, which are on different nodes, may change places; false may also mean that it
+// takes a longer look (two copies of one index).
+func (s *Placement) LegalSwap(c, e int) bool {
+	kc, ke := &s.p.Copies[c], &s.p.Copies[e]
+	a, b := s.node[c], s.node[e]
+	if b != kc.Node && (kc.Pinned || !s.p.Nodes[b].AcceptsNew || !s.InClass(c, b)) ||
+		a != ke.Node && (ke.Pinned || !s.p.Nodes[a].AcceptsNew || !s.InClass(e, a)) {
+		return false
+	}
+	if s.allowed[a] > 0 && ke.Bytes > kc.Bytes && s.used[a]+ke.Bytes-kc.Bytes > s.allowed[a] ||
+		s.allowed[b] > 0 && kc.Bytes > ke.Bytes && s.used[b]+kc.Bytes-ke.Bytes > s.allowed[b] {
+		return false
+	}
+	if s.p.Groups[kc.Group].Index == s.p.Groups[ke.Group].Index && (kc.Group == ke.Group || s.p.Indices[s.p.Groups[kc.Group].Index].MaxPerNode > 0) {
+		return false
+	}
+	return s.groupAllows(c, b) && s.groupAllows(e, a) && s.indexAllows(c, b) && s.indexAllows(e, a)
 }
 
 func (s *Placement) deltaTiers(c int, n int32) float64 {

@@ -34,8 +34,6 @@ func Parse(text string) (*cluster.Snapshot, error) {
 			Settings: cluster.Settings{
 				AllocationEnable: "all", RebalanceEnable: "all", DiskThreshold: true,
 				Low: cluster.Watermark{Ratio: 0.85}, High: cluster.Watermark{Ratio: 0.9}, FloodStage: cluster.Watermark{Ratio: 0.95},
-				Balancer: cluster.Balancer{Shard: 0.45, Index: 0.55, Threshold: 1},
-
 				IncomingRecoveries: 2, OutgoingRecoveries: 2, ConcurrentRebalance: 2, ConcurrentRecoveries: -1, RecoveryBytesPerSec: 40 << 20,
 			},
 			Health: cluster.Health{Status: "green", HasMaster: true},
@@ -116,12 +114,6 @@ func (p *parser) setting(key, value string) (err error) {
 		s.RebalanceEnable = value
 	case "exclude":
 		s.Filter.Exclude = map[string][]string{"_name": strings.Split(value, ",")}
-	case "threshold":
-		s.Balancer.Threshold, err = strconv.ParseFloat(value, 64)
-	case "disk_weight":
-		s.Balancer.Disk, err = strconv.ParseFloat(value, 64)
-	case "write_weight":
-		s.Balancer.WriteLoad, err = strconv.ParseFloat(value, 64)
 	case "same_host":
 		s.SameShardHost = true
 	case "total_per_node":
