@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,10 +22,10 @@ type carrying struct {
 	expires time.Time
 	bytes   map[string]int64 // by allocation id
 
-	pending []*flight // by seq
-	flights []*flight // asked for, not ended
-	landed  []int     // seqs of this plan
-	failed  map[int]State
+	pending []*flight     // by seq
+	flights []*flight     // asked for, not ended
+	landed  []int         // seqs of this plan
+	failed  map[int]State // seqs of this plan that ended otherwise
 	report  Report
 }
 
@@ -38,6 +39,7 @@ type flight struct {
 	cancelling bool
 	newID      string // allocation id at the target
 	rejections int    // whole requests with it that were turned down
+	waits      string // why it could not be asked for when it was last looked at
 	arrived    int64
 	progressed time.Time // when bytes last arrived
 }
@@ -59,7 +61,6 @@ const maxShare = 20
 // run looks, watches and asks, until nothing is left or nothing can go on.
 func (c *carrying) run(ctx context.Context) error {
 	var idle, unreadable time.Time // since when nothing could be done, or read
-	c.failed = make(map[int]State)
 	for {
 		started := time.Now()
 		l, err := c.look(ctx, len(c.pending) > 0)
@@ -101,8 +102,7 @@ func (c *carrying) run(ctx context.Context) error {
 				if stop == nil {
 					stop = &Stop{Kind: GateFull, Text: "none of the moves that are left has its turn", Cure: "The next plan goes on"}
 				}
-				c.report.Stop = stop
-				c.giveUp(stop.Text, Skipped)
+				c.stopped(stop)
 				return nil
 			}
 		}
@@ -119,11 +119,18 @@ func (c *carrying) run(ctx context.Context) error {
 // giveUp ends every move that was not asked for.
 func (c *carrying) giveUp(reason string, state State) {
 	for _, f := range c.pending {
-		if f.state == Checked {
-			f.state = Planned
-		}
 		f.set(state)
 		c.ended(f, reason)
+	}
+	c.pending = nil
+}
+
+// stopped ends them because of a stop; a move that had a reason of its own to wait is given that one.
+func (c *carrying) stopped(stop *Stop) {
+	c.report.Stop = stop
+	for _, f := range c.pending {
+		f.set(Skipped)
+		c.ended(f, cmp.Or(f.waits, stop.Text))
 	}
 	c.pending = nil
 }
@@ -285,6 +292,9 @@ func (c *carrying) ask(ctx context.Context, l *look) (asked bool, stop *Stop, er
 		return false, nil, nil
 	}
 	if stop := c.stop(l); stop != nil {
+		for _, f := range c.pending {
+			f.waits = ""
+		}
 		if stop.Freeze {
 			c.m.calmUntil = time.Now().Add(c.m.config.Stops.Calm)
 		}
@@ -329,6 +339,7 @@ func (c *carrying) pick(l *look) (batch []*flight, stop *Stop) {
 	arriving := l.arriving(c.sizeOf)
 	var waiting, left []*flight
 	for _, f := range c.pending {
+		f.waits = ""
 		if len(batch) == most || !c.isTurnOf(f, waiting) {
 			waiting, left = append(waiting, f), append(left, f)
 			continue
@@ -347,7 +358,7 @@ func (c *carrying) pick(l *look) (batch []*flight, stop *Stop) {
 			}
 		}
 		if block != nil {
-			stop = block
+			stop, f.waits = block, block.Text
 			waiting, left = append(waiting, f), append(left, f)
 			continue
 		}
@@ -364,16 +375,27 @@ func (c *carrying) pick(l *look) (batch []*flight, stop *Stop) {
 const defaultPerRequest = 10
 
 // isTurnOf tells whether a move may be asked for although earlier ones wait: those it waits for have landed, none of its
-// shard is ahead of it, and it does not need the place on its target that an earlier one leaves.
+// shard is ahead of it, and it does not need the place that an earlier one leaves on its target where copies are counted.
 func (c *carrying) isTurnOf(f *flight, waiting []*flight) bool {
 	for _, seq := range f.move.After {
 		if !slices.Contains(c.landed, seq) {
 			return false
 		}
 	}
-	ahead := func(other *flight) bool { return other.key() == f.key() || other.move.From.ID == f.move.To.ID }
+	counted := c.copiesCounted(f.move.Index)
+	ahead := func(other *flight) bool {
+		return other.key() == f.key() || counted && other.move.From.ID == f.move.To.ID
+	}
 	return !slices.ContainsFunc(waiting, ahead) &&
 		!slices.ContainsFunc(c.flights, func(other *flight) bool { return other.key() == f.key() })
+}
+
+// copiesCounted tells whether some limit on copies per node holds for an index.
+func (c *carrying) copiesCounted(index string) bool {
+	settings := &c.s.Settings
+	at := c.s.IndexAt(index)
+	return settings.TotalShardsPerNode > 0 || settings.LoadAwareness.ProvisionedCapacity > 0 ||
+		at != cluster.None && c.s.Indices[at].TotalShardsPerNode > 0
 }
 
 // staleReason is why a move no longer holds; empty where it does.

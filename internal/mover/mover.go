@@ -105,7 +105,7 @@ type Outcome struct {
 // ErrNotAllowed); the report is valid beside it.
 func (m *Mover) Carry(ctx context.Context, p *plan.Plan, s *cluster.Snapshot) (Report, error) {
 	m.config = *m.settings.Load()
-	c := &carrying{m: m, s: s, planID: "", bytes: make(map[string]int64), report: Report{Count: make(map[State]int)}}
+	c := &carrying{m: m, s: s, bytes: make(map[string]int64), failed: make(map[int]State), report: Report{Count: make(map[State]int)}}
 	for i := range s.Copies {
 		c.bytes[s.Copies[i].AllocationID] = s.Copies[i].Bytes
 	}
