@@ -199,11 +199,24 @@ func (c *Cluster) evacuate() {
 	}
 }
 
-// infoTick is the master's look at the disks. It drives everything watermarks do.
-func (c *Cluster) infoTick() {
-	c.look()
-	c.reroute()
-	c.after(c.rules.infoInterval, c.infoTick)
+// scheduleLook lets the master look at the disks every so often, which drives everything watermarks do. It begins anew
+// when the interval changes.
+func (c *Cluster) scheduleLook() {
+	every := c.rules.infoInterval
+	if c.lookEvery == every {
+		return
+	}
+	c.lookEvery = every
+	var again func()
+	again = func() {
+		if c.lookEvery != every {
+			return
+		}
+		c.look()
+		c.reroute()
+		c.after(every, again)
+	}
+	c.after(every, again)
 }
 
 // look refreshes the master's view of free space and the flood-stage blocks.
@@ -268,8 +281,8 @@ func (c *Cluster) Settle() int {
 	}
 	if c.now == 0 {
 		c.remember()
+		c.tally = Tally{}
 	}
-	c.tally = Tally{}
 	return len(c.unassigned)
 }
 

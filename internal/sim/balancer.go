@@ -87,10 +87,8 @@ func (c *Cluster) readyToRebalance() bool {
 		}
 		return true
 	}
-	if len(c.unassigned) > 0 {
-		return false
-	}
-	return !slices.ContainsFunc(c.recoveries, func(r *recovery) bool { return r.copy.source == nil })
+	// indices_all_active: a relocation's target counts as not active, so that the balancer moves one copy after the other.
+	return len(c.unassigned) == 0 && len(c.recoveries) == 0
 }
 
 func (c *Cluster) roomToRebalance() bool {
@@ -109,6 +107,9 @@ func (c *Cluster) balance() {
 		for _, idx := range c.indices {
 			for c.roomToRebalance() && c.balanceIndex(idx, nodes) {
 				moved = true
+				if !c.readyToRebalance() {
+					return
+				}
 			}
 			if !c.roomToRebalance() {
 				return
@@ -134,16 +135,14 @@ func (c *Cluster) balanceIndex(idx *index, nodes []*node) bool {
 			if w[order[i]]-w[j] <= c.rules.threshold+level {
 				break
 			}
-			for _, g := range idx.groups {
-				for _, s := range g.copies {
-					if s.node != from || s.state != started || !c.mayRebalance(s) || g.snapshot != nil && s.primary {
-						continue
-					}
-					if c.canAllocate(s, nodes[j]) == yes {
-						c.relocate(s, nodes[j], false)
-						c.tally.Rebalanced++
-						return true
-					}
+			for _, s := range slices.Backward(from.copies) { // what came last goes first
+				if s.group.idx != idx || s.state != started || !c.mayRebalance(s) || s.group.snapshot != nil && s.primary {
+					continue
+				}
+				if c.canAllocate(s, nodes[j]) == yes {
+					c.relocate(s, nodes[j], false)
+					c.tally.Rebalanced++
+					return true
 				}
 			}
 		}

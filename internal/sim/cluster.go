@@ -83,6 +83,7 @@ type Tally struct {
 	Rebalanced int   // relocations the built-in balancer started
 	Evacuated  int   // relocations the cluster started because a copy could not stay
 	Reroutes   int   // reroute requests with commands
+	Returned   int   // of all relocations, those of a shard to a node that a copy of it had left by command before
 }
 
 // Cluster is one virtual cluster. All exported methods are safe for concurrent use.
@@ -116,6 +117,7 @@ type Cluster struct {
 	rules      rules
 	deciders   []decider
 	topology   topology
+	lookEvery  time.Duration // between the master's looks at the disks
 	unassigned []*shardCopy
 	recoveries []*recovery
 	nextEnd    time.Duration // of the first recovery to end; -1: none
@@ -197,6 +199,7 @@ type group struct {
 	desired     []*node // Elasticsearch 8.6+; nil: not computed yet
 	snapshot    *snapshot
 	primaryTerm int
+	left        []*node // nodes its copies left by command
 }
 
 // State of a copy, as the routing table words it.
@@ -319,7 +322,7 @@ func New(cfg Config) *Cluster {
 	c.settings = newSettings(c.known(), cfg.Settings)
 	c.applySettings()
 	c.bump()
-	c.after(c.rules.infoInterval, c.infoTick)
+	c.scheduleLook()
 	return c
 }
 

@@ -457,9 +457,9 @@ func (c *Cluster) awareness(s *shardCopy, n *node, q *question) verdict {
 		values := c.topology.values[attribute]
 		limit := (copies + len(values) - 1) / len(values)
 		if count > limit {
-			return q.say(no, "there are [%d] copies of this shard and [%d] values for attribute [%s] (%v) so there may be at most [%d] "+
+			return q.say(no, "there are [%d] copies of this shard and [%d] values for attribute [%s] ([%s]) so there may be at most [%d] "+
 				"copies of this shard allocated to nodes with each value, but (including this copy) there would be [%d] copies allocated "+
-				"to nodes with [node.attr.%s: %s]", copies, len(values), attribute, values, limit, count, attribute, mine)
+				"to nodes with [node.attr.%s: %s]", copies, len(values), attribute, strings.Join(values, ", "), limit, count, attribute, mine)
 		}
 	}
 	return q.say(yes, "node meets all awareness attribute requirements")

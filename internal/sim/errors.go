@@ -9,6 +9,7 @@ type apiError struct {
 	reason   string
 	nullText bool   // the reason is JSON null
 	plain    bool   // the error is a bare string
+	alone    bool   // ... and no status comes with it
 	index    string // index the error is about
 	message  bool   // a gateway's {"Message": ".."} in place of the product's shape
 }
@@ -39,7 +40,9 @@ func (e *apiError) write(w *jsonWriter) {
 	}
 	if e.plain {
 		w.str("error", e.reason)
-		w.int("status", int64(e.status))
+		if !e.alone {
+			w.int("status", int64(e.status))
+		}
 		w.end()
 		return
 	}

@@ -137,7 +137,7 @@ func closure(set []*pathNode, n *pathNode) []*pathNode {
 	return set
 }
 
-func step(set, from []*pathNode, key string) (next []*pathNode, accepted bool) {
+func follow(set, from []*pathNode, key string) (next []*pathNode, accepted bool) {
 	begin := len(set)
 	for _, n := range from {
 		if n.self {
@@ -172,10 +172,10 @@ func (w *jsonWriter) descend(key string) (f frame, ok bool) {
 	} else {
 		var hit, out bool
 		if !f.all {
-			w.states, hit = step(w.states, w.states[top.lo:top.hi], key)
+			w.states, hit = follow(w.states, w.states[top.lo:top.hi], key)
 			f.all = hit
 		}
-		w.exclude, out = step(w.exclude, w.exclude[top.xlo:top.xhi], key)
+		w.exclude, out = follow(w.exclude, w.exclude[top.xlo:top.xhi], key)
 		if out || !f.all && len(w.states) == f.lo {
 			w.states, w.exclude = w.states[:f.lo], w.exclude[:f.xlo]
 			return f, false

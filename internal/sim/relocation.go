@@ -163,6 +163,7 @@ func (c *Cluster) finish(r *recovery) {
 		if src.command {
 			c.tally.Landed++
 			c.tally.BytesMoved += int64(c.bytesNow(g))
+			g.left = append(g.left, src.node)
 		}
 		c.leave(src)
 		g.copies[slices.Index(g.copies, src)] = s
@@ -205,6 +206,9 @@ func (c *Cluster) relocate(s *shardCopy, to *node, command bool) {
 		from = p.node
 	}
 	c.recover(t, peer, from)
+	if slices.Contains(g.left, to) {
+		c.tally.Returned++
+	}
 	if s.primary && g.snapshot != nil && !c.quiet {
 		c.abortSnapshot(g)
 	}

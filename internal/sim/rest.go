@@ -193,7 +193,7 @@ func (c *Cluster) dispatch(routes []route, cl *call) *apiError {
 	uri := cl.r.URL.RequestURI()
 	switch {
 	case !c.elastic():
-		return &apiError{status: 400, plain: true, reason: fmt.Sprintf("no handler found for uri [%s] and method [%s]", uri, cl.r.Method)}
+		return &apiError{status: 400, plain: true, alone: true, reason: fmt.Sprintf("no handler found for uri [%s] and method [%s]", uri, cl.r.Method)}
 	case len(methods) > 0:
 		return &apiError{status: 405, plain: true, reason: fmt.Sprintf("Incorrect HTTP method for uri [%s] and method [%s], allowed: %v",
 			uri, cl.r.Method, methods)}

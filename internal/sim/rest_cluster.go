@@ -103,7 +103,10 @@ func (cl *call) root() *apiError {
 			"elasticsearch7": "6.8.0", "elasticsearch8": "7.17.0", "elasticsearch9": "8.19.0",
 		}[c.cfg.Distribution+major]
 		w.str("minimum_wire_compatibility_version", wire)
-		w.str("minimum_index_compatibility_version", wire)
+		w.str("minimum_index_compatibility_version", map[string]string{
+			"opensearch1": "6.0.0-beta1", "opensearch2": "7.0.0", "opensearch3": "2.0.0",
+			"elasticsearch7": "6.0.0-beta1", "elasticsearch8": "7.0.0", "elasticsearch9": "8.0.0",
+		}[c.cfg.Distribution+major])
 		w.end()
 	}
 	if c.elastic() {

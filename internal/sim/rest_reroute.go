@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// command is one reroute command that parsed well.
-type command struct {
+// rerouteCommand is one reroute command that parsed well.
+type rerouteCommand struct {
 	name         string
 	index        string
 	shard        int
@@ -19,13 +19,13 @@ type command struct {
 
 // outcome is what became of a command: the deciders' words, and what was wrong with it as a whole.
 type outcome struct {
-	command   command
+	command   rerouteCommand
 	decisions []decision
 	refused   string // the reason as one text, "" where it was carried out
 }
 
 // parseCommands reads the body strictly: an unknown or missing field is an error, as on the servers.
-func parseCommands(body map[string]any) ([]command, *apiError) {
+func parseCommands(body map[string]any) ([]rerouteCommand, *apiError) {
 	for _, key := range sortedKeys(body) {
 		if key != "commands" && key != "dry_run" {
 			return nil, badJSON("[cluster_reroute] unknown field [%s]", key)
@@ -39,7 +39,7 @@ func parseCommands(body map[string]any) ([]command, *apiError) {
 	if !ok {
 		return nil, badJSON("[cluster_reroute] commands must be an array")
 	}
-	var commands []command
+	var commands []rerouteCommand
 	for _, item := range list {
 		one, ok := item.(map[string]any)
 		if !ok || len(one) != 1 {
@@ -60,8 +60,8 @@ func parseCommands(body map[string]any) ([]command, *apiError) {
 	return commands, nil
 }
 
-func parseCommand(name string, fields map[string]any) (command, *apiError) {
-	cmd := command{name: name}
+func parseCommand(name string, fields map[string]any) (rerouteCommand, *apiError) {
+	cmd := rerouteCommand{name: name}
 	required := map[string][]string{
 		"move": {"index", "shard", "from_node", "to_node"}, "cancel": {"index", "shard", "node"},
 	}[name]
@@ -155,7 +155,7 @@ func (cl *call) reroute() *apiError {
 }
 
 // resolve finds a command's nodes. A name that fits none, or none that holds data, fails the whole request.
-func (c *Cluster) resolve(cmd command) *apiError {
+func (c *Cluster) resolve(cmd rerouteCommand) *apiError {
 	for _, name := range []string{cmd.from, cmd.to} {
 		if name != "" && c.node(name) == nil {
 			return illegal("failed to resolve [%s], no matching nodes", name)
@@ -171,7 +171,7 @@ func (c *Cluster) resolve(cmd command) *apiError {
 // execute carries commands out in order, each seeing what the ones before it did. Without explain the first refusal
 // fails the request, and nothing of it has happened. A dry run leaves no trace either, except in a desired balance,
 // which takes note of every move.
-func (c *Cluster) execute(commands []command, dry, explain bool) ([]outcome, *apiError) {
+func (c *Cluster) execute(commands []rerouteCommand, dry, explain bool) ([]outcome, *apiError) {
 	for _, cmd := range commands {
 		if err := c.resolve(cmd); err != nil {
 			return nil, err
@@ -205,7 +205,7 @@ func (c *Cluster) execute(commands []command, dry, explain bool) ([]outcome, *ap
 }
 
 // rehearse tries the commands and takes all back: moves are made and unmade, cancellations only judged.
-func (c *Cluster) rehearse(commands []command, outcomes []outcome, explain bool) *apiError {
+func (c *Cluster) rehearse(commands []rerouteCommand, outcomes []outcome, explain bool) *apiError {
 	tally, made := c.tally, []*shardCopy(nil)
 	c.quiet = true
 	defer func() {
@@ -232,7 +232,7 @@ func (c *Cluster) rehearse(commands []command, outcomes []outcome, explain bool)
 }
 
 // on is the copy a command means: the one of that shard on the node it names.
-func (c *Cluster) on(cmd command) *shardCopy {
+func (c *Cluster) on(cmd rerouteCommand) *shardCopy {
 	n := c.node(cmd.from)
 	for _, s := range n.copies {
 		if s.group.idx.name == cmd.index && s.group.num == cmd.shard {
@@ -243,7 +243,7 @@ func (c *Cluster) on(cmd command) *shardCopy {
 }
 
 // judge decides about one command.
-func (c *Cluster) judge(cmd command) (outcome, *shardCopy) {
+func (c *Cluster) judge(cmd rerouteCommand) (outcome, *shardCopy) {
 	o := outcome{command: cmd}
 	s := c.on(cmd)
 	if cmd.name == "cancel" {
@@ -285,7 +285,7 @@ func (c *Cluster) judge(cmd command) (outcome, *shardCopy) {
 	return o, s
 }
 
-func (c *Cluster) notFound(cmd command) string {
+func (c *Cluster) notFound(cmd rerouteCommand) string {
 	if c.elastic() && c.at(9, 0) {
 		return fmt.Sprintf("shard [%s][%d] not found", cmd.index, cmd.shard)
 	}
@@ -297,7 +297,7 @@ func (n *node) describe() string {
 }
 
 // carryOut does what a command asks, THROTTLE or not.
-func (c *Cluster) carryOut(cmd command, s *shardCopy) {
+func (c *Cluster) carryOut(cmd rerouteCommand, s *shardCopy) {
 	switch {
 	case cmd.name == "move":
 		c.relocate(s, c.node(cmd.to), true)
@@ -497,4 +497,26 @@ func (cl *call) deleteDesiredBalance() *apiError {
 	cl.c.resetDesired()
 	cl.empty = true
 	return nil
+}
+
+// send carries one command out as a person's request without explain would.
+func (c *Cluster) send(cmd rerouteCommand) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tally.Reroutes++
+	if _, err := c.execute([]rerouteCommand{cmd}, false, false); err != nil {
+		return err
+	}
+	c.reroute()
+	return nil
+}
+
+// Move asks for a relocation by command; nodes by id or name. The error says which deciders refused it.
+func (c *Cluster) Move(index string, shard int, from, to string) error {
+	return c.send(rerouteCommand{name: "move", index: index, shard: shard, from: from, to: to})
+}
+
+// Cancel ends a relocation at its target, or throws a copy that is not a started primary away.
+func (c *Cluster) Cancel(index string, shard int, node string) error {
+	return c.send(rerouteCommand{name: "cancel", index: index, shard: shard, from: node})
 }

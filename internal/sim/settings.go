@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -254,7 +255,7 @@ func (t threshold) free(total float64) float64 {
 	if t.bytes > 0 {
 		return t.bytes
 	}
-	free := (1 - t.ratio) * total
+	free := math.Round((1 - t.ratio) * total)
 	if t.headroom > 0 {
 		free = min(free, t.headroom)
 	}
@@ -480,6 +481,7 @@ func (c *Cluster) changeSettings(persistent, transient map[string]any) *apiError
 	if adaptive != c.rules.adaptive {
 		c.reloadAll()
 	}
+	c.scheduleLook()
 	c.survey()
 	c.repace()
 	c.bump()
