@@ -75,6 +75,16 @@ func (c *Client) Reroute(ctx context.Context, product cluster.Product, moves []M
 	return c.reroute(ctx, product, body, moves)
 }
 
+// MayReroute asks whether the cluster would let this user move copies, by a reroute without commands on paper, which
+// changes nothing on any product. The error of one that would not is of class Refused.
+func (c *Client) MayReroute(ctx context.Context) error {
+	query := url.Values{"dry_run": {"true"}}
+	if product := c.known(); product.Distribution == cluster.OpenSearch || product.Version.Major < 9 {
+		query.Set("metric", "none")
+	}
+	return c.Send(ctx, http.MethodPost, "/_cluster/reroute", query, map[string]any{"commands": []any{}}, nil)
+}
+
 // Cancel stops a relocation at its target: the copy stays, started, where it was. target must be the node the copy is
 // going to; at the source a cancel would throw a good copy away, and is refused for a primary.
 func (c *Client) Cancel(ctx context.Context, product cluster.Product, index string, shard int, target cluster.NodeID) error {
@@ -188,7 +198,7 @@ func (c *Client) Explain(ctx context.Context, index string, shard int, primary b
 		body["current_node"] = currentNode
 	}
 	var decisions []NodeDecision
-	query := withMaster(c.known(), url.Values{"include_yes_decisions": {"true"}})
+	query := url.Values{"include_yes_decisions": {"true"}} // and no limit for finding a master: it takes none
 	err := c.send(ctx, http.MethodPost, "/_cluster/allocation/explain", query, body, func(answer io.Reader) (err error) {
 		decisions, err = decodeExplain(answer)
 		return err

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/model"
+	"github.com/shardonnay/shardonnay/internal/plan"
+	"github.com/shardonnay/shardonnay/internal/rebalance"
 )
 
 // Daemon is what the server asks of the loop. All methods may be called at any time.
@@ -20,17 +22,12 @@ type Daemon interface {
 	Alive(now time.Time) error
 	// Ready is nil when the last snapshot was complete and ownership is as configured, else what is missing.
 	Ready() error
-	// WritePlan, WriteSnapshot and WriteProblem write the latest as JSON; ErrNone before there is one.
-	WritePlan(w io.Writer) error
-	WriteSnapshot(w io.Writer) error
-	WriteProblem(w io.Writer) error
+	// Latest is the summary of the last cycle, nil before the first.
+	Latest() *rebalance.Summary
 	// Pause and Resume stop and restart moving; both may be called twice.
 	Pause()
 	Resume()
 }
-
-// ErrNone says that there is nothing to show yet.
-var ErrNone = errors.New("no cycle has come that far yet")
 
 // Options say what is served.
 type Options struct {
@@ -45,18 +42,24 @@ func Handler(daemon Daemon, o func() Options) http.Handler {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { o().Metrics.ServeHTTP(w, r) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { status(w, daemon.Alive(time.Now())) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { status(w, daemon.Ready()) })
-	mux.HandleFunc("GET /api/v1/plan", func(w http.ResponseWriter, _ *http.Request) { document(w, daemon.WritePlan) })
-	debug := func(write func(io.Writer) error) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /api/v1/plan", func(w http.ResponseWriter, _ *http.Request) {
+		document(w, daemon.Latest(), func(s *rebalance.Summary) (*plan.Plan, bool) { return s.Plan, s.Plan != nil })
+	})
+	debug := func(show http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
 			if !o().Debug {
 				problem(w, http.StatusNotFound, "this is off; set http.debug to true to see it")
 				return
 			}
-			document(w, write)
+			show(w, r)
 		}
 	}
-	mux.HandleFunc("GET /api/v1/snapshot", debug(daemon.WriteSnapshot))
-	mux.HandleFunc("GET /api/v1/problem", debug(daemon.WriteProblem))
+	mux.HandleFunc("GET /api/v1/snapshot", debug(func(w http.ResponseWriter, _ *http.Request) {
+		document(w, daemon.Latest(), func(s *rebalance.Summary) (*cluster.Snapshot, bool) { return s.Snapshot, s.Snapshot != nil })
+	}))
+	mux.HandleFunc("GET /api/v1/problem", debug(func(w http.ResponseWriter, _ *http.Request) {
+		document(w, daemon.Latest(), func(s *rebalance.Summary) (*model.Problem, bool) { return s.Problem, s.Problem != nil })
+	}))
 	guarded := func(act func(), done string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			token := o().Token
@@ -93,14 +96,15 @@ func status(w http.ResponseWriter, err error) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// document writes what write produces; an error before the first byte decides the status.
-func document(w http.ResponseWriter, write func(io.Writer) error) {
-	w.Header().Set("Content-Type", "application/json")
-	if err := write(w); errors.Is(err, ErrNone) {
-		problem(w, http.StatusServiceUnavailable, err.Error())
-	} else if err != nil {
-		problem(w, http.StatusInternalServerError, err.Error())
+// document writes the part of the latest summary that pick chooses, where there is one.
+func document[T any](w http.ResponseWriter, latest *rebalance.Summary, pick func(*rebalance.Summary) (T, bool)) {
+	if latest != nil {
+		if value, ok := pick(latest); ok {
+			writeJSON(w, http.StatusOK, value)
+			return
+		}
 	}
+	problem(w, http.StatusServiceUnavailable, "no cycle has come that far yet")
 }
 
 func problem(w http.ResponseWriter, code int, text string) {

@@ -10,28 +10,22 @@ import (
 	"time"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/plan"
+	"github.com/shardonnay/shardonnay/internal/rebalance"
 )
 
 // fakeDaemon stands for the loop.
 type fakeDaemon struct {
 	alive, ready error
-	plan         string
+	latest       *rebalance.Summary
 	paused       bool
 }
 
-func (f *fakeDaemon) Alive(time.Time) error { return f.alive }
-func (f *fakeDaemon) Ready() error          { return f.ready }
-func (f *fakeDaemon) WritePlan(w io.Writer) error {
-	if f.plan == "" {
-		return ErrNone
-	}
-	_, err := io.WriteString(w, f.plan)
-	return err
-}
-func (f *fakeDaemon) WriteSnapshot(w io.Writer) error { _, err := io.WriteString(w, `{"snapshot":1}`); return err }
-func (f *fakeDaemon) WriteProblem(io.Writer) error    { return errors.New("broken") }
-func (f *fakeDaemon) Pause()                          { f.paused = true }
-func (f *fakeDaemon) Resume()                         { f.paused = false }
+func (f *fakeDaemon) Alive(time.Time) error      { return f.alive }
+func (f *fakeDaemon) Ready() error               { return f.ready }
+func (f *fakeDaemon) Latest() *rebalance.Summary { return f.latest }
+func (f *fakeDaemon) Pause()                     { f.paused = true }
+func (f *fakeDaemon) Resume()                    { f.paused = false }
 
 func TestHandler(t *testing.T) {
 	daemon := &fakeDaemon{}
@@ -76,15 +70,17 @@ func TestHandler(t *testing.T) {
 	expect("GET", "/healthz", "", 503, "no cycle for 5m")
 	expect("GET", "/readyz", "", 503, "incomplete")
 	expect("GET", "/api/v1/plan", "", 503, "no cycle")
-	daemon.plan = `{"version":1}`
-	expect("GET", "/api/v1/plan", "", 200, `{"version":1}`)
+	daemon.latest = &rebalance.Summary{}
+	expect("GET", "/api/v1/plan", "", 503, "no cycle")
+	daemon.latest = &rebalance.Summary{Plan: &plan.Plan{ID: "01J"}, Snapshot: &cluster.Snapshot{StateVersion: 912}}
+	expect("GET", "/api/v1/plan", "", 200, `"id":"01J"`)
 	expect("GET", "/api/v1/snapshot", "", 404, "http.debug")
 	expect("POST", "/api/v1/pause", "anything", 404, "http.token_file")
 	expect("GET", "/api/v1/pause", "", 405, "")
 	expect("GET", "/nothing", "", 404, "")
 	options.Debug, options.Token = true, "secret"
-	expect("GET", "/api/v1/snapshot", "", 200, "snapshot")
-	expect("GET", "/api/v1/problem", "", 500, "broken")
+	expect("GET", "/api/v1/snapshot", "", 200, "912")
+	expect("GET", "/api/v1/problem", "", 503, "no cycle")
 	expect("POST", "/api/v1/pause", "", 401, "Bearer")
 	expect("POST", "/api/v1/pause", "wrong", 401, "Bearer")
 	if daemon.paused {

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/doctor"
+	"github.com/shardonnay/shardonnay/internal/mover"
+)
+
+func newDoctor() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at the cluster and say what stands in the way, with the cure",
+		Long: "Connects, names the product and version, and looks at privileges, settings, ownership records left behind, awareness, watermarks,\n" +
+			"and other balancers. Reads only. Exits with 1 when something keeps the daemon from acting.",
+		Example: "  shardonnay doctor --address http://localhost:9200\n  shardonnay doctor --config shardonnay.yaml -o json",
+	}
+	addConfig(cmd)
+	output := addFormat(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := loadConfig(cmd)
+		if err != nil {
+			return err
+		}
+		progress := newProgress(os.Stderr)
+		defer progress.done()
+		progress.say("connecting")
+		s, err := connect(cmd.Context(), &c)
+		if err != nil {
+			return err
+		}
+		defer s.client.Close()
+		collect, err := s.collector(&c)
+		if err != nil {
+			return err
+		}
+		progress.say("examining %s (%s)", s.identity.Name, s.identity.Product)
+		snapshot, err := collect.Collect(cmd.Context())
+		if err != nil {
+			return err
+		}
+		evidence, err := gather(cmd.Context(), s, snapshot)
+		if err != nil {
+			return err
+		}
+		findings := doctor.Examine(evidence)
+		progress.done()
+		if err := printFindings(cmd.OutOrStdout(), s.identity, findings, *output); err != nil {
+			return err
+		}
+		for _, f := range findings {
+			if f.Severity == doctor.Blocks {
+				return exitStatus(1)
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// gather reads what the snapshot does not hold: the server's wishes, and whether it would let us move.
+func gather(ctx context.Context, s *session, snapshot *cluster.Snapshot) (doctor.Evidence, error) {
+	evidence := doctor.Evidence{Snapshot: snapshot, RerouteRefused: s.client.MayReroute(ctx)}
+	if record, err := mover.ParseRecord(snapshot.Settings.Ownership); err == nil && record != nil {
+		evidence.RecordExpired = record.Expired(time.Now())
+	}
+	if s.identity.Product.HasDesiredBalance() {
+		balance, err := s.client.DesiredBalance(ctx)
+		if err != nil {
+			return evidence, err
+		}
+		if balance != nil {
+			evidence.Wishes = len(balance.Wishes())
+		}
+	}
+	return evidence, nil
+}
+
+func printFindings(w io.Writer, identity cluster.Identity, findings []doctor.Finding, output format) error {
+	if output == asJSON {
+		if findings == nil {
+			findings = []doctor.Finding{}
+		}
+		return printJSON(w, map[string]any{
+			"version": 1, "cluster": map[string]string{
+				"name": identity.Name, "uuid": identity.UUID, "distribution": string(identity.Product.Distribution), "version": identity.Product.Version.String(),
+			}, "findings": findings,
+		})
+	}
+	fmt.Fprintf(w, "%s: %s\n", identity.Name, identity.Product)
+	if len(findings) == 0 {
+		_, err := fmt.Fprintln(w, "nothing found: the daemon can act here")
+		return err
+	}
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	t.SetStyle(table.StyleLight)
+	t.Style().Options.SeparateRows = true
+	t.AppendHeader(table.Row{"", "subject", "what is so", "cure"})
+	for _, f := range findings {
+		t.AppendRow(table.Row{string(f.Severity) + "\n" + f.ID, f.Subject, f.Text, f.Cure})
+	}
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, WidthMax: 36}, {Number: 3, WidthMax: 52}, {Number: 4, WidthMax: 52}})
+	t.Render()
+	return nil
+}

@@ -1,0 +1,81 @@
+package rebalance
+
+import (
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/model"
+	"github.com/shardonnay/shardonnay/internal/mover"
+	"github.com/shardonnay/shardonnay/internal/plan"
+	"github.com/shardonnay/shardonnay/internal/solver"
+)
+
+// Outcome is how a cycle ended; every cycle has exactly one.
+type Outcome string
+
+// The outcomes.
+const (
+	Moved              Outcome = "moved"               // at least one copy was sent on its way
+	Balanced           Outcome = "balanced"            // nothing is worth moving
+	SnapshotIncomplete Outcome = "snapshot_incomplete" // the cluster could not be read without gaps or contradictions
+	ClusterNotReady    Outcome = "cluster_not_ready"   // a stop condition holds
+	MovesInFlight      Outcome = "moves_in_flight"     // what is under way leaves no room for more
+	Held               Outcome = "held"                // moves are planned but not wanted now: mode, pause, a person's setting, warming up
+	NotOwner           Outcome = "not_owner"           // another instance owns rebalancing
+	Infeasible         Outcome = "infeasible"          // there is no legal placement
+	Failed             Outcome = "failed"              // an error
+)
+
+// Outcomes lists all of them.
+var Outcomes = []Outcome{Moved, Balanced, SnapshotIncomplete, ClusterNotReady, MovesInFlight, Held, NotOwner, Infeasible, Failed}
+
+// outcomeOf maps an error to the outcome of the cycle it ended.
+func outcomeOf(err error) Outcome {
+	switch cluster.ClassOf(err) {
+	case cluster.Incomplete:
+		return SnapshotIncomplete
+	case cluster.Infeasible:
+		return Infeasible
+	}
+	return Failed
+}
+
+// Stage names a step of the cycle, for its share of the time.
+type Stage string
+
+// The stages, in order.
+const (
+	Collect Stage = "collect"
+	Model   Stage = "model"
+	Solve   Stage = "solve"
+	Plan    Stage = "plan"
+	Move    Stage = "move"
+)
+
+// Stages lists all of them, in order.
+var Stages = []Stage{Collect, Model, Solve, Plan, Move}
+
+// Summary is what one cycle did. Parts a cycle did not come to are nil or zero.
+type Summary struct {
+	ID       string
+	Mode     Mode
+	Started  time.Time
+	Took     map[Stage]time.Duration
+	Outcome  Outcome
+	Reason   string // why not more was done, for people; empty where everything planned was done
+	Err      error
+	Snapshot *cluster.Snapshot
+	Problem  *model.Problem
+	Result   *solver.Result
+	Plan     *plan.Plan
+	Report   *mover.Report
+	Hold     *mover.Hold // why moving is not ours to do; nil where it is, or was not asked for
+}
+
+// Stop names the condition that kept moves from being asked for; empty where none did.
+func (s *Summary) Stop() string {
+	if s.Report != nil && s.Report.Stop != nil {
+		return string(s.Report.Stop.Kind)
+	}
+	return ""
+}

@@ -1,0 +1,45 @@
+package rebalance
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Latest is the summary of the last finished cycle, nil before the first. It is shared: read only.
+func (l *Loop) Latest() *Summary { return l.latest.Load() }
+
+// Pause keeps further cycles from moving; what is in flight goes on.
+func (l *Loop) Pause() { l.paused.Store(true) }
+
+// Resume ends a pause.
+func (l *Loop) Resume() { l.paused.Store(false) }
+
+// Paused tells whether moving is paused.
+func (l *Loop) Paused() bool { return l.paused.Load() }
+
+// Alive is nil while the loop ticks: it showed life within three intervals and the time its steps may take.
+func (l *Loop) Alive(now time.Time) error {
+	beat := l.beat.Load()
+	if beat == 0 {
+		return nil // not started yet: still connecting
+	}
+	settings := l.Settings()
+	silence, allowed := now.Sub(time.Unix(0, beat)), 3*settings.Interval+settings.TimeLimit+settings.Deadline
+	if silence > allowed {
+		return fmt.Errorf("the loop has not ticked for %s, at most %s is normal", silence.Round(time.Second), allowed)
+	}
+	return nil
+}
+
+// Ready is nil when the last snapshot was complete and ownership is as configured.
+func (l *Loop) Ready() error {
+	s := l.latest.Load()
+	switch {
+	case s == nil:
+		return errors.New("no cycle has ended yet")
+	case s.Outcome == SnapshotIncomplete, s.Outcome == Failed, s.Outcome == NotOwner:
+		return fmt.Errorf("the last cycle ended as %s: %s", s.Outcome, s.Reason)
+	}
+	return nil
+}
