@@ -107,13 +107,22 @@ func (c *carrying) run(ctx context.Context) error {
 			}
 		}
 		c.keepOwnership(ctx)
-		timer := time.NewTimer(max(c.m.config.Poll, maxShare*c.m.readTook))
+		timer := time.NewTimer(c.pause())
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 		case <-timer.C:
 		}
 	}
+}
+
+// pause is how long to wait before the next look: never past the time at which our record wants to be renewed.
+func (c *carrying) pause() time.Duration {
+	pause := maxShare * c.m.readTook
+	if c.m.own != nil && c.m.own.held != nil {
+		pause = min(pause, time.Until(c.m.own.held.Renewed.Add(c.m.own.lease.Renew)))
+	}
+	return max(c.m.config.Poll, pause)
 }
 
 // giveUp ends every move that was not asked for.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 // fake is a cluster in memory. A relocation lasts a second a gigabyte; time is that of the synctest bubble.
 type fake struct {
 	t          *testing.T
+	mu         sync.Mutex // of the settings: instances contend for them
 	uuid       string
 	copies     []*fakeCopy
 	nodes      map[cluster.NodeID]es.RoutingNode
@@ -74,7 +76,11 @@ func newFake(t *testing.T, text string) (*fake, *cluster.Snapshot) {
 		if k.Target != cluster.None {
 			r.Target = s.Nodes[k.Target].ID
 		}
-		f.copies = append(f.copies, &fakeCopy{RoutingCopy: r, bytes: k.Bytes, lands: time.Now().Add(duration(k.Bytes))})
+		copied := &fakeCopy{RoutingCopy: r, bytes: k.Bytes}
+		if k.Target != cluster.None {
+			copied.lands = time.Now().Add(duration(k.Bytes))
+		}
+		f.copies = append(f.copies, copied)
 	}
 	s.TakenAt = time.Now()
 	return f, s
@@ -89,6 +95,9 @@ func (f *fake) now() {
 	for _, k := range f.copies {
 		if k.Target != "" && !k.stuck && !time.Now().Before(k.lands) {
 			k.Node, k.Target, k.AllocationID, k.RelocationID, k.State = k.Target, "", k.RelocationID, "", cluster.Started
+		}
+		if k.State == cluster.Initializing && !k.lands.IsZero() && !time.Now().Before(k.lands) {
+			k.State = cluster.Started
 		}
 	}
 }
@@ -270,6 +279,8 @@ func (f *fake) Cancel(_ context.Context, _ cluster.Product, index string, shard 
 }
 
 func (f *fake) Settings(context.Context) (es.RawSettings, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	text, err := json.Marshal(map[string]any{"persistent": f.persistent, "transient": f.transient})
 	if err != nil {
 		f.t.Fatal(err)
@@ -282,6 +293,8 @@ func (f *fake) Settings(context.Context) (es.RawSettings, error) {
 }
 
 func (f *fake) PutSettings(_ context.Context, settings map[string]any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.fail["put"]; err != nil {
 		return err
 	}

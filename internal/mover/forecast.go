@@ -14,16 +14,18 @@ import (
 // maxForecast bounds how many moves of the server's balancer are foretold: past it the answer is "many".
 const maxForecast = 200
 
-// forecast foretells which copies the server's own balancer will move off their nodes once the setting has that value. It
-// plays the balancer: index by index, as long as the heaviest and the lightest node differ by more than the threshold, a
-// copy goes from the one to the other where the deciders let it.
+// forecast foretells what the server's own balancer will do once the setting has that value: about how many moves it will
+// make, and which copies come into question. It plays the balancer: index by index, as long as the heaviest and the
+// lightest node differ by more than the threshold, a copy goes from the one to the other where the deciders let it. In
+// which order the server takes the indices, and which of several copies, nobody can foretell; hence all that come into
+// question on the way are named.
 //
 // A node's weight for an index is what it has above the average in copies, in copies of that index and, on Elasticsearch
 // 8.6 and newer, in bytes, each times its setting. Forecast write loads, which data streams have there, are not ours to
 // see.
-func forecast(s *cluster.Snapshot, raw es.RawSettings, setting string, restored bool) []Return {
+func forecast(s *cluster.Snapshot, raw es.RawSettings, setting string, restored bool) (moves int, returns []Return) {
 	if s == nil {
-		return nil
+		return 0, nil
 	}
 	if !restored {
 		setting, _ = raw.Effective(rebalanceKey)
@@ -32,9 +34,11 @@ func forecast(s *cluster.Snapshot, raw es.RawSettings, setting string, restored 
 		setting = "all"
 	}
 	b := newBalancer(s.Projected(), raw, setting)
-	for b.moves < maxForecast && b.round() {
+	for again := true; again && b.moves < maxForecast; {
+		b.question()
+		again = b.round()
 	}
-	return b.returns()
+	return b.moves, b.returns()
 }
 
 type balancer struct {
@@ -49,8 +53,10 @@ type balancer struct {
 
 	shard, index, disk, threshold float64
 
-	moves int
-	taken map[[2]int]int // index and node (position in the snapshot) it takes copies off -> where the first went
+	moves  int
+	asked  []bool // per copy: it came into question
+	likely []bool // per copy: it was the one taken
+	at     []int  // per node of the snapshot: position in nodes, None for one without data
 }
 
 func newBalancer(s *cluster.Snapshot, raw es.RawSettings, setting string) *balancer {
@@ -62,7 +68,7 @@ func newBalancer(s *cluster.Snapshot, raw es.RawSettings, setting string) *balan
 		return otherwise
 	}
 	b := &balancer{
-		s: s, state: model.NewRules(s, &model.Policy{}).Start(), setting: setting, taken: make(map[[2]int]int),
+		s: s, state: model.NewRules(s, &model.Policy{}).Start(), setting: setting, asked: make([]bool, len(s.Copies)), likely: make([]bool, len(s.Copies)), at: make([]int, len(s.Nodes)),
 		shard: number("shard", 0.45), index: number("index", 0.55), threshold: number("threshold", 1),
 		onIndex: make([][]int, len(s.Indices)), copies: make([][]int, len(s.Indices)),
 	}
@@ -71,11 +77,10 @@ func newBalancer(s *cluster.Snapshot, raw es.RawSettings, setting string) *balan
 	} else if sum := b.shard + b.index; sum > 0 {
 		b.shard, b.index = b.shard/sum, b.index/sum
 	}
-	at := make([]int, len(s.Nodes))
 	for n := range s.Nodes {
-		at[n] = cluster.None
+		b.at[n] = cluster.None
 		if s.Nodes[n].IsData() {
-			at[n] = len(b.nodes)
+			b.at[n] = len(b.nodes)
 			b.nodes = append(b.nodes, n)
 		}
 	}
@@ -85,10 +90,10 @@ func newBalancer(s *cluster.Snapshot, raw es.RawSettings, setting string) *balan
 	}
 	for c := range s.Copies {
 		k := &s.Copies[c]
-		if k.Node == cluster.None || at[k.Node] == cluster.None {
+		if k.Node == cluster.None || b.at[k.Node] == cluster.None {
 			continue
 		}
-		b.count(int(k.Index), at[k.Node], 1, k.Bytes)
+		b.count(int(k.Index), b.at[k.Node], 1, k.Bytes)
 		b.copies[k.Index] = append(b.copies[k.Index], c)
 	}
 	return b
@@ -129,74 +134,87 @@ func (b *balancer) round() bool {
 	return moved
 }
 
-// level moves one copy of an index from a heavy node to a light one, if the two differ by enough.
-func (b *balancer) level(index int) bool {
-	weight := make([]float64, len(b.nodes))
-	order := make([]int, len(b.nodes))
-	largest := int64(0)
-	for _, c := range b.copies[index] {
-		largest = max(largest, b.s.Copies[c].Bytes)
-	}
+// weights is what every node weighs for an index, the nodes by weight, and the difference that is worth a move.
+func (b *balancer) weights(index int) (weight []float64, order []int, enough float64) {
+	weight, order = make([]float64, len(b.nodes)), make([]int, len(b.nodes))
 	for n := range b.nodes {
 		order[n] = n
 		weight[n] = b.shard*float64(b.onNode[n]) + b.index*float64(b.onIndex[index][n]) + b.disk*b.bytes[n]
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(weight[x], weight[y]) })
-	enough := b.threshold + 0.001 // what the servers add against rounding
+	enough = b.threshold
 	if b.disk > 0 {
-		enough = b.threshold*(b.shard+b.index+b.disk*float64(largest)) + 0.001
+		largest := int64(0)
+		for _, c := range b.copies[index] {
+			largest = max(largest, b.s.Copies[c].Bytes)
+		}
+		enough *= b.shard + b.index + b.disk*float64(largest)
 	}
-	for _, from := range slices.Backward(order) {
-		for _, to := range order {
-			if weight[from]-weight[to] <= enough {
-				break
-			}
-			for _, c := range b.copies[index] {
-				if b.state.At(c) == b.nodes[from] && b.may(c) && b.state.Refusals(c, b.nodes[to]) == 0 {
-					b.move(c, from, to)
-					return true
-				}
+	return weight, order, enough + 0.001 // what the servers add against rounding
+}
+
+// target is the lightest node that copy c may go to and that is enough lighter than its own.
+func (b *balancer) target(c int, weight []float64, order []int, enough float64) (node int, found bool) {
+	from := b.at[b.state.At(c)]
+	if from == cluster.None || !b.may(c) {
+		return 0, false
+	}
+	for _, to := range order {
+		if weight[from]-weight[to] <= enough {
+			return 0, false
+		}
+		if b.state.Refusals(c, b.nodes[to]) == 0 {
+			return to, true
+		}
+	}
+	return 0, false
+}
+
+// question marks the copies that the balancer could move as things stand.
+func (b *balancer) question() {
+	for index := range b.s.Indices {
+		weight, order, enough := b.weights(index)
+		for _, c := range b.copies[index] {
+			if _, found := b.target(c, weight, order, enough); found {
+				b.asked[c] = true
 			}
 		}
 	}
-	return false
 }
 
-func (b *balancer) move(c, from, to int) {
-	k := &b.s.Copies[c]
-	b.state.Begin(c, b.nodes[to])
-	b.state.Land(c)
-	b.count(int(k.Index), from, -1, k.Bytes)
-	b.count(int(k.Index), to, 1, k.Bytes)
-	b.moves++
-	key := [2]int{int(k.Index), b.nodes[from]}
-	if _, seen := b.taken[key]; !seen {
-		b.taken[key] = b.nodes[to]
-	} else if b.taken[key] != b.nodes[to] {
-		b.taken[key] = cluster.None
+// level moves one copy of an index from the heaviest node that has one to go, if that is worth it.
+func (b *balancer) level(index int) bool {
+	weight, order, enough := b.weights(index)
+	best, to := cluster.None, 0
+	for _, c := range b.copies[index] {
+		node, found := b.target(c, weight, order, enough)
+		if found && (best == cluster.None || weight[b.at[b.state.At(c)]] > weight[b.at[b.state.At(best)]]) {
+			best, to = c, node
+		}
 	}
+	if best == cluster.None {
+		return false
+	}
+	bytes := b.s.Copies[best].Bytes
+	b.count(index, b.at[b.state.At(best)], -1, bytes)
+	b.count(index, to, 1, bytes)
+	b.state.Begin(best, b.nodes[to])
+	b.state.Land(best)
+	b.moves++
+	b.likely[best] = true
+	return true
 }
 
-// returns lists every copy that may be one of those taken off its node.
+// returns lists the copies that come into question.
 func (b *balancer) returns() []Return {
 	var all []Return
 	for c := range b.s.Copies {
-		k := &b.s.Copies[c]
-		if k.Node == cluster.None {
-			continue
+		if k := &b.s.Copies[c]; b.asked[c] {
+			all = append(all, Return{
+				Index: b.s.Indices[k.Index].Name, Shard: int(k.Shard), Primary: k.Primary, From: b.s.Nodes[k.Node].ID, Likely: b.likely[c],
+				Why: fmt.Sprintf("%s holds more copies than the server's balancer likes", b.s.Nodes[k.Node].Name),
+			})
 		}
-		to, taken := b.taken[[2]int{int(k.Index), int(k.Node)}]
-		if !taken || !b.may(c) {
-			continue
-		}
-		r := Return{
-			Index: b.s.Indices[k.Index].Name, Shard: int(k.Shard), Primary: k.Primary, From: b.s.Nodes[k.Node].ID,
-			Why: fmt.Sprintf("%s holds more copies than the server's balancer likes", b.s.Nodes[k.Node].Name),
-		}
-		if to != cluster.None {
-			r.To = b.s.Nodes[to].ID
-		}
-		all = append(all, r)
 	}
 	return all
 }

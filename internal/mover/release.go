@@ -15,18 +15,19 @@ type Released struct {
 	Record   *Record  `json:"record"`   // the record found; nil where there was none
 	Restored bool     `json:"restored"` // the previous value was put back
 	Value    string   `json:"value"`    // persistent value of cluster.routing.rebalance.enable now, "unset" for none
-	Returns  []Return `json:"returns"`  // what the server is expected to move, now that it may
+	Expected int      `json:"expected"` // about how many moves the server will make, now that it may
+	Returns  []Return `json:"returns"`  // the copies that come into question for them
 	Text     string   `json:"text"`     // for people: what was done and what the server will do
 }
 
-// Return is a copy that the server's balancer is expected to move once it may. Which of several copies of an index it
-// takes off a node is its own choice: all that come into question are named.
+// Return is a copy that the server's balancer may move once it may.
 type Return struct {
 	Index   string         `json:"index"`
 	Shard   int            `json:"shard"`
 	Primary bool           `json:"primary"`
 	From    cluster.NodeID `json:"from"`
-	To      cluster.NodeID `json:"to"` // empty where it may be any of several
+	To      cluster.NodeID `json:"to"`     // empty where it may be any of several
+	Likely  bool           `json:"likely"` // rather than only possible: the server takes copies in an order of its own
 	Why     string         `json:"why"`
 }
 
@@ -105,17 +106,18 @@ func giveBack(ctx context.Context, api API, product cluster.Product, raw es.RawS
 		said = append(said, "what the server wanted from before could not be cleared: "+err.Error())
 	}
 	for _, w := range wishes {
-		back := Return{Index: w.Index, Shard: w.Shard, Primary: w.Primary, From: w.Node, Why: "the server wants it elsewhere since before, and would not forget"}
+		back := Return{Index: w.Index, Shard: w.Shard, Primary: w.Primary, From: w.Node, Likely: true, Why: "the server wants it elsewhere since before, and would not forget"}
 		if len(w.Desired) == 1 {
 			back.To = w.Desired[0]
 		}
 		r.Returns = append(r.Returns, back)
 	}
-	r.Returns = append(r.Returns, forecast(s, raw, record.Previous, r.Restored)...)
+	expected, returns := forecast(s, raw, record.Previous, r.Restored)
+	r.Expected, r.Returns = expected+len(wishes), append(r.Returns, returns...)
 	if err := put(ctx, api, settings); err != nil {
 		return r, err
 	}
-	said = append(said, foretold(r.Returns, s != nil))
+	said = append(said, foretold(&r, s != nil))
 	r.Text = strings.Join(said, "; ")
 	return r, nil
 }
@@ -140,28 +142,31 @@ func put(ctx context.Context, api SettingsStore, settings map[string]any) error 
 }
 
 // foretold puts the forecast into words.
-func foretold(returns []Return, looked bool) string {
-	if len(returns) == 0 {
+func foretold(r *Released, looked bool) string {
+	if r.Expected == 0 {
 		if !looked {
 			return "what the server's balancer will move is not foretold"
 		}
 		return "the server's balancer is not expected to move anything"
 	}
-	indices := map[string]int{}
-	var order []string
-	for _, r := range returns {
-		if indices[r.Index]++; indices[r.Index] == 1 {
-			order = append(order, r.Index)
+	var likely []string
+	for _, back := range r.Returns {
+		if back.Likely {
+			likely = append(likely, fmt.Sprintf("%s/%d", back.Index, back.Shard))
 		}
 	}
 	const named = 5
 	more := ""
-	if len(order) > named {
-		more = fmt.Sprintf(" and %d more", len(order)-named)
-		order = order[:named]
+	if len(likely) > named {
+		more = fmt.Sprintf(" and %d more", len(likely)-named)
+		likely = likely[:named]
 	}
-	return fmt.Sprintf("the server's balancer, which counts copies, is expected to move copies of %s%s (%d come into question)",
-		strings.Join(order, ", "), more, len(returns))
+	many := fmt.Sprintf("about %d moves", r.Expected)
+	if r.Expected >= maxForecast {
+		many = fmt.Sprintf("more than %d moves", maxForecast)
+	}
+	return fmt.Sprintf("the server's balancer, which counts copies, is expected to make %s, most likely of %s%s; %d copies come into question",
+		many, strings.Join(likely, ", "), more, len(r.Returns))
 }
 
 // clearWishes makes a server with a desired balance forget where it wants copies to go, and returns what it would not
