@@ -47,7 +47,7 @@ func assemble(a *answers, o *Options) (*assembly, error) {
 	p := &assembly{snapshot: s}
 	strict, ok := a.settings.Effective("cluster.routing.search_replica.strict")
 	p.searchers = !ok || strict != "false"
-	for _, step := range []func(*answers, *Options) error{p.nodes, p.indices, p.copies, p.join, p.addUp} {
+	for _, step := range []func(*answers, *Options) error{p.nodes, p.indices, p.copies, p.join, p.addUp, p.health} {
 		if err := step(a, o); err != nil {
 			return nil, err
 		}
@@ -414,6 +414,43 @@ func (p *assembly) addUp(a *answers, _ *Options) error {
 				x.Busy = busyChanging
 			}
 			p.warn("Index %s changed while the cluster was read (%s): its copies stay where they are.", x.Name, why)
+		}
+	}
+	return nil
+}
+
+// health fills in what follows from the copies where the cluster's own account is not to be had.
+func (p *assembly) health(*answers, *Options) error {
+	s := p.snapshot
+	if s.Health.Status != "" {
+		return nil
+	}
+	h := &s.Health
+	h.Status, h.Nodes = "green", len(s.Nodes)
+	for i := range s.Nodes {
+		if s.Nodes[i].IsData() {
+			h.DataNodes++
+		}
+	}
+	for i := range s.Copies {
+		c := &s.Copies[i]
+		switch c.State {
+		case cluster.Unassigned:
+			h.Unassigned++
+			if c.Delayed {
+				h.Delayed++
+			}
+		case cluster.Initializing:
+			h.Initializing++
+		case cluster.Relocating:
+			h.Relocating++
+		}
+		if !c.Active() {
+			if c.Primary {
+				h.Status = "red"
+			} else if h.Status == "green" {
+				h.Status = "yellow"
+			}
 		}
 	}
 	return nil
