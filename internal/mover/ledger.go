@@ -25,7 +25,7 @@ type Ledger struct {
 // entry is one move that was asked for.
 type entry struct {
 	Move      plan.Move `json:"move"`
-	PlanID    string    `json:"plan"`
+	PlanID    string    `json:"plan"` // empty for one found under way that no ledger knew
 	Requested time.Time `json:"requested"`
 	Ended     time.Time `json:"ended,omitzero"`
 	State     State     `json:"state"`                   // Requested, Relocating or how it ended
@@ -117,7 +117,7 @@ func (l *Ledger) save(now time.Time) error {
 // requested writes moves down before they are asked for, so that none can be under way without being known.
 func (l *Ledger) requested(flights []*flight, planID string, now time.Time) error {
 	for _, f := range flights {
-		l.entries = append(l.entries, entry{Move: f.move, PlanID: planID, Requested: now, State: Requested})
+		l.entries = append(l.entries, entry{Move: f.move, PlanID: planID, Requested: now, State: f.state})
 	}
 	return l.save(now)
 }
@@ -209,7 +209,7 @@ func (l *Ledger) noteUndone(seen *look, now time.Time) bool {
 		} else {
 			// Gone from where it landed, and where it came from there is a copy again.
 			k := seen.on(key, e.Move.From.ID)
-			back = k != nil && k.State == cluster.Started && seen.on(key, e.Move.To.ID) == nil
+			back = k != nil && k.State == cluster.Started && seen.on(key, e.Move.To.ID) == nil && seen.nodes[e.Move.To.ID] != nil
 		}
 		if back {
 			e.Undone, found = now, true

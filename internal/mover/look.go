@@ -20,6 +20,7 @@ type look struct {
 	settings  cluster.Settings
 	disks     map[cluster.NodeID]cluster.DiskUse
 	snapshots map[es.SnapshotShard]struct{}
+	hidden    error // why running snapshots cannot be read
 }
 
 type shardKey struct {
@@ -42,7 +43,10 @@ func (c *carrying) look(ctx context.Context, full bool) (*look, error) {
 		if l.disks, err = c.m.api.FileSystems(ctx); err != nil {
 			return nil, err
 		}
-		if l.snapshots, err = c.m.api.RunningSnapshots(ctx); err != nil {
+		switch l.snapshots, err = c.m.api.RunningSnapshots(ctx); {
+		case err != nil && cluster.ClassOf(err) == cluster.Refused:
+			l.hidden = err
+		case err != nil:
 			return nil, err
 		}
 	}
@@ -139,13 +143,9 @@ func (r *roster) note(l *look, s *cluster.Snapshot, settle time.Duration, now ti
 	if first {
 		r.known = make(map[cluster.NodeID]es.RoutingNode)
 		r.young(s, settle, now)
-	}
-	for i := range s.Nodes {
-		// What the snapshot has seen and is gone now left after it.
-		if n := &s.Nodes[i]; l.nodes[n.ID] == nil {
-			if _, known := r.known[n.ID]; known || first {
-				r.known[n.ID] = es.RoutingNode{ID: n.ID, Name: n.Name, EphemeralID: n.EphemeralID}
-			}
+		for i := range s.Nodes { // one that the snapshot has seen and that is gone by now has just left
+			n := &s.Nodes[i]
+			r.known[n.ID] = es.RoutingNode{ID: n.ID, Name: n.Name, EphemeralID: n.EphemeralID}
 		}
 	}
 	for i := range l.routing.Nodes {

@@ -43,6 +43,7 @@ type Mover struct {
 	onEvent  func(Event)
 
 	config    Config // of the Carry under way
+	looked    bool   // at the cluster, once, for what was left in flight
 	roster    roster
 	calmUntil time.Time // until then half the limits hold
 	readTook  time.Duration
@@ -124,7 +125,8 @@ func (m *Mover) Carry(ctx context.Context, p *plan.Plan, s *cluster.Snapshot) (R
 	for _, e := range m.ledger.open() {
 		c.report.Adopted++
 		c.flights = append(c.flights, &flight{
-			move: e.Move, state: e.State, requested: e.Requested, progressed: time.Now(), newID: e.NewID, adopted: true, unknown: e.State == Requested,
+			move: e.Move, state: e.State, requested: e.Requested, progressed: time.Now(), newID: e.NewID, adopted: true,
+			found: e.PlanID == "", unknown: e.State == Requested,
 		})
 		c.bytes[e.Move.AllocationID] = e.Move.Bytes
 	}

@@ -199,6 +199,18 @@ func TestCarry(t *testing.T) {
 			want:   "landed a/0->n2; skipped b/0->n1 (the primary of b/0 is being written to a snapshot, which moving it would break); stop snapshot",
 		},
 		{
+			name: "running snapshots cannot be read: primaries stay", plan: "a/0/p/n1 -> n2|b/0/r/n3 -> n4",
+			before: func(f *fake, _ *cluster.Snapshot) {
+				f.fail["snapshots"] = &cluster.Error{Class: cluster.Refused, Op: "read", Err: errors.New("HTTP 403")}
+			},
+			want: "landed b/0->n4; skipped a/0->n2 (whether a snapshot is running cannot be read: read: HTTP 403); stop snapshot",
+		},
+		{
+			name: "a node that does not answer", plan: "a/0/p/n1 -> n2|b/0/r/n3 -> n4",
+			before: func(f *fake, _ *cluster.Snapshot) { delete(f.disks, "n2") },
+			want:   "landed b/0->n4; skipped a/0->n2 (the disk of n2 could not be read); stop no_room",
+		},
+		{
 			name: "a busy node on either side: it waits for the next plan", plan: "a/0/p/n1 -> n2|b/0/r/n3 -> n4",
 			config: func(c *Config) { c.Stops.CPU = 0.9 },
 			before: func(_ *fake, s *cluster.Snapshot) { s.Nodes[0].CPU = 0.95 },
@@ -614,6 +626,28 @@ func openLedger(t *testing.T, dir string) *Ledger {
 		t.Fatal(err, warning)
 	}
 	return l
+}
+
+// Without a ledger the relocations under way at the first look are adopted, once rebalancing is ours.
+func TestAdoptionWithoutLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s := newFake(t, fourNodes)
+		if _, err := f.Reroute(t.Context(), testProduct, []es.Move{{Index: "a", Shard: 1, From: "n1", To: "n3"}}); err != nil {
+			t.Fatal(err)
+		}
+		m := f.mover(func(c *Config) { c.CancelStuck = true; c.StuckAfter = 5 * time.Second })
+		m.own = f.owner("n")
+		if err := m.own.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.copy("a/1/p/n1").stuck = true
+		r, err := m.Carry(t.Context(), f.plan("a/0/p/n1 -> n2"), s)
+		want := "expired a/1->n3 (no byte has arrived for 5s; it is left to the cluster); landed a/0->n2"
+		if err != nil || told(r) != want || r.Adopted != 1 || len(f.cancels) != 0 {
+			t.Errorf("%s, %d adopted, %v cancelled, %v", told(r), r.Adopted, f.cancels, err)
+		}
+		addsUp(t, r)
+	})
 }
 
 // A plan that carries on while an adopted move of the same copy flies does not ask for it twice.

@@ -175,6 +175,11 @@ func (r *rig) wait(what string, so func() bool) {
 	}
 }
 
+// whenMoving does something as soon as a copy is on its way, however quickly that lands.
+func (r *rig) whenMoving(do func()) {
+	r.sim.Inject(sim.Fault{Kind: sim.FaultAct, Method: "GET", Path: "/_cluster/state/*", Skip: 1, Count: 1, Then: func(c *sim.Cluster) { do() }})
+}
+
 // carry carries to the end and demands that the report adds up.
 func (r *rig) carry(ctx context.Context, m *mover.Mover, p *plan.Plan, s *cluster.Snapshot) mover.Report {
 	r.t.Helper()
@@ -362,12 +367,7 @@ func TestNodeDiesInMidMove(t *testing.T) {
 	r.acquire(own)
 	s := r.snapshot()
 	p := r.plan(s, 8)
-	go func() {
-		for r.sim.Counts().Relocating == 0 && t.Context().Err() == nil {
-			time.Sleep(5 * time.Millisecond)
-		}
-		r.sim.Kill(p.Moves[0].To.Name)
-	}()
+	r.whenMoving(func() { r.sim.Kill(p.Moves[0].To.Name) })
 	m := r.mover(r.ledger(""), own, func(c *mover.Config) { c.Limits.Cluster = 1; c.Stops.Settle = 500 * time.Millisecond })
 	report := r.carry(t.Context(), m, p, s)
 	if report.Stop == nil || report.Stop.Kind != mover.NodeMissing || report.Count[mover.Landed] > 1 || report.Stop.Text == "" {
@@ -454,7 +454,7 @@ func TestPingPongWithTheServer(t *testing.T) {
 	m := r.mover(ledger, nil, func(c *mover.Config) { c.Limits.Cluster = 1; c.Stops.UndoneAllowed = 0 })
 	for round := 0; ; round++ {
 		if round == 20 {
-			t.Skip("the server's balancer liked twenty moves against it: this test has nothing to see")
+			t.Fatal("the server's balancer put up with twenty moves against it")
 		}
 		// Whatever puts one more copy on a node that already has the most is undone.
 		s := r.snapshot()
@@ -533,12 +533,7 @@ func TestDesiredBalanceWishes(t *testing.T) {
 			// One that is cancelled while we watch it.
 			s = r.snapshot()
 			p := r.plan(s, 1)
-			go func() {
-				for r.sim.Counts().Relocating == 0 && t.Context().Err() == nil {
-					time.Sleep(2 * time.Millisecond)
-				}
-				_ = r.sim.Cancel(p.Moves[0].Index, p.Moves[0].Shard, p.Moves[0].To.Name)
-			}()
+			r.whenMoving(func() { _ = r.sim.Cancel(p.Moves[0].Index, p.Moves[0].Shard, p.Moves[0].To.Name) })
 			report := r.carry(t.Context(), r.mover(r.ledger(""), own, nil), p, s)
 			if report.Count[mover.Cancelled] != 1 {
 				t.Fatalf("%v", report.Count)
