@@ -46,6 +46,14 @@ func newLab(t *testing.T, config sim.Config, nodes int, o Options, indices ...si
 		}
 	}
 	c.Settle()
+	l := &lab{Cluster: c, t: t, client: serve(t, c), o: o}
+	l.restart()
+	return l
+}
+
+// serve gives a client of a simulated cluster.
+func serve(t *testing.T, c *sim.Cluster) *es.Client {
+	t.Helper()
 	server := httptest.NewServer(c.Handler())
 	t.Cleanup(server.Close)
 	client, err := es.New(es.Config{Addresses: []string{server.URL}, ReadRetries: -1})
@@ -53,9 +61,7 @@ func newLab(t *testing.T, config sim.Config, nodes int, o Options, indices ...si
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	l := &lab{Cluster: c, t: t, client: client, o: o}
-	l.restart()
-	return l
+	return client
 }
 
 // restart makes a new collector, as a new process would.

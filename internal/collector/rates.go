@@ -101,8 +101,12 @@ func newRates(o *Options) *rates {
 func (r *rates) learn(p *assembly) {
 	s := p.snapshot
 	if uuid := s.Cluster.UUID; r.cluster != uuid {
+		warning := r.warning
+		if r.cluster != "" {
+			warning = "The rates remembered are of another cluster: measuring begins anew."
+		}
 		*r = *newRates(r.o)
-		r.cluster = uuid
+		r.cluster, r.warning = uuid, warning
 	}
 	at := r.clock(p)
 	if !r.at.IsZero() && at.Sub(r.at) >= shortestWindow {
