@@ -52,11 +52,14 @@ func newLab(t *testing.T, config sim.Config, nodes int, o Options, indices ...si
 }
 
 // serve gives a client of a simulated cluster.
-func serve(t *testing.T, c *sim.Cluster) *es.Client {
+func serve(t *testing.T, c *sim.Cluster) *es.Client { return serveAs(t, c, es.Config{}) }
+
+func serveAs(t *testing.T, c *sim.Cluster, config es.Config) *es.Client {
 	t.Helper()
 	server := httptest.NewServer(c.Handler())
 	t.Cleanup(server.Close)
-	client, err := es.New(es.Config{Addresses: []string{server.URL}, ReadRetries: -1})
+	config.Addresses, config.ReadRetries = []string{server.URL}, -1
+	client, err := es.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
