@@ -8,9 +8,9 @@ import (
 
 // topology is what the deciders need to know of the nodes together, computed when nodes or settings change.
 type topology struct {
-	dataNodes int
-	values    map[string][]string // awareness attribute -> values on live data nodes and forced ones, sorted
-	tiers     map[string]bool     // tiers that have a node
+	data   []*node             // live nodes that may hold shards
+	values map[string][]string // awareness attribute -> values on live data nodes and forced ones, sorted
+	tiers  map[string]bool     // tiers that have a node
 }
 
 // survey recomputes the topology.
@@ -20,7 +20,8 @@ func (c *Cluster) survey() {
 		if !n.isData() {
 			continue
 		}
-		t.dataNodes++
+		n.slot = len(t.data)
+		t.data = append(t.data, n)
 		for _, role := range n.spec.Roles {
 			t.tiers[role] = true
 		}
@@ -69,14 +70,17 @@ func (c *Cluster) reroute() {
 }
 
 // dataNodes are the live nodes that may hold shards.
-func (c *Cluster) dataNodes() []*node {
-	list := make([]*node, 0, len(c.nodes))
-	for _, n := range c.nodes {
-		if n.isData() {
-			list = append(list, n)
-		}
+func (c *Cluster) dataNodes() []*node { return slices.Clone(c.topology.data) }
+
+// among is the node's position in a list of all data nodes or most of them; -1 where it is not in it.
+func (n *node) among(list []*node) int {
+	if n == nil {
+		return -1
 	}
-	return list
+	if n.slot < len(list) && list[n.slot] == n {
+		return n.slot
+	}
+	return slices.Index(list, n)
 }
 
 // allocateUnassigned gives every unassigned copy a node, primaries first.
@@ -213,7 +217,9 @@ func (c *Cluster) scheduleLook() {
 			return
 		}
 		c.look()
-		c.reroute()
+		if c.unfit || len(c.unassigned) > 0 {
+			c.reroute()
+		}
 		c.after(every, again)
 	}
 	c.after(every, again)
@@ -271,12 +277,8 @@ func (c *Cluster) Settle() int {
 		c.balance()
 	})
 	c.look()
-	for _, g := range c.allGroups() {
-		if g.desired != nil {
-			g.desired = nil
-		}
-	}
 	if c.keepsDesiredBalance() {
+		c.forgetDesired()
 		c.computeDesired()
 	}
 	if c.now == 0 {

@@ -17,22 +17,15 @@ const tooHeavy = math.MaxFloat64
 // average in copies, and in copies of this index. It knows nothing of load, which is why this project exists.
 func (c *Cluster) weights(idx *index, nodes []*node) []float64 {
 	total, of := 0, make([]float64, len(nodes))
-	for i, n := range nodes {
+	for _, n := range nodes {
 		total += n.count
-		of[i] = 0
 	}
 	// Counting over the copies of the index is cheaper than over the copies of every node.
-	place := make(map[*node]int, len(nodes))
-	for i, n := range nodes {
-		place[n] = i
-	}
 	copies := 0
 	for _, g := range idx.groups {
 		for _, s := range g.copies {
-			if h := s.home(); h != nil {
-				if i, ok := place[h]; ok {
-					of[i]++
-				}
+			if i := s.home().among(nodes); i >= 0 {
+				of[i]++
 			}
 			copies++
 		}

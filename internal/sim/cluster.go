@@ -103,12 +103,12 @@ type Cluster struct {
 	version         int64
 	changed         chan struct{} // closed and renewed at every change of state
 
-	nodes    []*node // alive, in order of joining
-	nodeByID map[string]*node
-	gone     map[string]*node // killed, by name: a restart brings back id and data
-	ordinal  int              // of the next node
-	master   *node            // nil: none elected
-	loss     time.Duration    // when the master was lost; meaningful while master is nil
+	nodes       []*node // alive, in order of joining
+	nodeByID    map[string]*node
+	gone        map[string]*node // killed, by name: a restart brings back id and data
+	ordinal     int              // of the next node
+	master      *node            // nil: none elected
+	vacantUntil time.Duration    // no master is elected before
 
 	indices []*index // by name
 	series  []*series
@@ -144,6 +144,7 @@ type node struct {
 	port      int
 	version   version
 	ordinal   int
+	slot      int               // position among the data nodes
 	zone      map[string]string // attributes
 
 	copies    []*shardCopy // on it: started, leaving, arriving

@@ -183,7 +183,7 @@ func init() { // filled here since "at" refers to the table itself
 		"reject":    parseReject,
 		"shutdown":  parseShutdown,
 		"upgrade":   parseUpgrade,
-		"master":    plainEvent(func(c *Cluster) { c.ChangeMaster() }),
+		"master":    parseMaster,
 		"heat":      parseHeat,
 		"traffic":   parseTraffic,
 		"rollover":  namedEvent("series", (*Cluster).Rollover),
@@ -191,6 +191,8 @@ func init() { // filled here since "at" refers to the table itself
 		"reset":     namedEvent("index", (*Cluster).ResetCounters),
 		"configure": parseConfigure,
 		"move":      parseMove,
+		"dry_run":   parseDryRun,
+		"reroute":   plainEvent((*Cluster).Reroute),
 		"cancel":    parseCancel,
 		"snapshot":  parseSnapshot,
 		"busy":      parseBusy,
@@ -518,6 +520,14 @@ func parseUpgrade(a *arguments) action {
 	return withCluster(func(_ *run, c *Cluster) error { return c.Upgrade(name, version) })
 }
 
+func parseMaster(a *arguments) action {
+	without := a.time("after", 0)
+	return withCluster(func(_ *run, c *Cluster) error {
+		c.ChangeMaster(without)
+		return nil
+	})
+}
+
 func parseHeat(a *arguments) action {
 	name, search, write := a.word("name of the index"), a.number("search", 1), a.number("write", 1)
 	return withCluster(func(_ *run, c *Cluster) error {
@@ -541,6 +551,11 @@ func parseMove(a *arguments) action {
 	return command(a, "move", index, shard, from, to)
 }
 
+func parseDryRun(a *arguments) action {
+	index, shard, from, to := a.word("index"), a.word("shard"), a.word("node it is on"), a.word("node to go to")
+	return command(a, "dry_run", index, shard, from, to)
+}
+
 func parseCancel(a *arguments) action {
 	index, shard, node := a.word("index"), a.word("shard"), a.word("node")
 	return command(a, "cancel", index, shard, node, "")
@@ -552,8 +567,12 @@ func command(a *arguments, name, index, shard, from, to string) action {
 	if err != nil || number < 0 {
 		a.fault("%q is no shard number", shard)
 	}
+	dry := name == "dry_run"
+	if dry {
+		name = "move"
+	}
 	cmd := rerouteCommand{name: name, index: index, shard: number, from: from, to: to}
-	return withCluster(func(_ *run, c *Cluster) error { return c.send(cmd) })
+	return withCluster(func(_ *run, c *Cluster) error { return c.send(cmd, dry) })
 }
 
 func parseSnapshot(a *arguments) action {

@@ -314,7 +314,7 @@ func (c *Cluster) sameShard(s *shardCopy, n *node, q *question) verdict {
 			if x.node == n {
 				return q.say(no, "a copy of this shard is already allocated to this node [%s]", x.describe())
 			}
-			if c.rules.sameHost && x.node.spec.Host == n.spec.Host {
+			if c.rules.sameHost && !(c.elastic() && s.group.idx.rules.everywhere) && x.node.spec.Host == n.spec.Host {
 				return q.say(no, "a copy of this shard is already allocated to host [%s], on node [%s], and "+
 					"[cluster.routing.allocation.same_shard.host] is [true]", n.spec.Host, x.node.id)
 			}
@@ -339,7 +339,7 @@ func (c *Cluster) diskThreshold(s *shardCopy, n *node, q *question) verdict {
 	if !c.rules.diskEnabled {
 		return q.say(yes, "the disk threshold decider is disabled")
 	}
-	if c.topology.dataNodes <= 1 && !c.rules.diskSingle {
+	if len(c.topology.data) <= 1 && !c.rules.diskSingle {
 		return q.say(yes, "there is only a single data node present")
 	}
 	total, size := float64(n.spec.Disk), c.bytesNow(s.group)
@@ -436,6 +436,9 @@ func (c *Cluster) awareness(s *shardCopy, n *node, q *question) verdict {
 	if len(c.rules.awareness) == 0 {
 		return q.say(yes, "allocation awareness is not enabled, set cluster setting "+
 			"[cluster.routing.allocation.awareness.attributes] to enable it")
+	}
+	if c.elastic() && s.group.idx.rules.everywhere {
+		return q.say(yes, "allocation awareness is ignored, this index is set to auto-expand to all nodes")
 	}
 	for _, attribute := range c.rules.awareness {
 		mine, ok := n.zone[attribute]
@@ -541,7 +544,7 @@ func (c *Cluster) canRemain(s *shardCopy) (bool, string) {
 
 // overHigh tells whether the node's copies may not remain because of its disk. Copies leaving count as gone.
 func (c *Cluster) overHigh(n *node) bool {
-	if !c.rules.diskEnabled || c.topology.dataNodes <= 1 && !c.rules.diskSingle {
+	if !c.rules.diskEnabled || len(c.topology.data) <= 1 && !c.rules.diskSingle {
 		return false
 	}
 	free := c.freeAsSeen(n)

@@ -13,7 +13,10 @@ type hint struct {
 }
 
 // desireStats are the counters of GET /_internal/desired_balance.
-type desireStats struct{ computed, iterations, moves int }
+type desireStats struct {
+	computed, iterations, moves int
+	version                     int64 // of the state it was computed for
+}
 
 // keepsDesiredBalance: Elasticsearch 8.6 and newer, unless it was started with the legacy allocator.
 func (c *Cluster) keepsDesiredBalance() bool { return c.elastic() && c.at(8, 6) && !c.cfg.Legacy }
@@ -29,6 +32,11 @@ func (c *Cluster) queueHint(h hint, found bool) {
 // forgetDesired drops wishes and hints: a new master starts from where the copies are.
 func (c *Cluster) forgetDesired() {
 	c.hints = nil
+	c.dropDesired()
+}
+
+func (c *Cluster) dropDesired() {
+	c.desire.version = 0
 	for _, g := range c.allGroups() {
 		g.desired = nil
 	}
@@ -38,7 +46,7 @@ func (c *Cluster) forgetDesired() {
 // taken as done; sends them back to where they were wanted before, if that is legal; applies the queued moves; and, where
 // rebalancing is on, balances. Without rebalancing the old wishes and the queued moves decide alone.
 func (c *Cluster) computeDesired() {
-	if len(c.nodes) == 0 {
+	if len(c.nodes) == 0 || c.desire.version == c.version && len(c.hints) == 0 && !c.unfit {
 		return
 	}
 	for _, n := range c.nodes {
@@ -84,6 +92,7 @@ func (c *Cluster) computeDesired() {
 		c.simBalance(nodes)
 	}
 	c.desire.computed++
+	c.desire.version = c.version
 	for _, g := range c.allGroups() {
 		want := g.desired[:0:0]
 		for _, s := range g.copies {
@@ -97,7 +106,9 @@ func (c *Cluster) computeDesired() {
 
 // sendBack undoes, in the simulation, what moved copies away from where they were wanted.
 func (c *Cluster) sendBack(g *group) {
-	if g.desired == nil {
+	if g.desired == nil || !slices.ContainsFunc(g.copies, func(s *shardCopy) bool {
+		return s.simNode != nil && !slices.Contains(g.desired, s.simNode)
+	}) {
 		return
 	}
 	var strangers []*shardCopy
@@ -183,14 +194,10 @@ func (c *Cluster) simBest(s *shardCopy, nodes []*node) *node {
 }
 
 func (c *Cluster) simWeights(idx *index, nodes []*node) []float64 {
-	place := make(map[*node]int, len(nodes))
 	w := make([]float64, len(nodes))
-	for i, n := range nodes {
-		place[n] = i
-	}
 	for _, g := range idx.groups {
 		for _, s := range g.copies {
-			if i, ok := place[s.simNode]; ok && s.simNode != nil {
+			if i := s.simNode.among(nodes); i >= 0 {
 				w[i]++
 			}
 		}
@@ -280,8 +287,6 @@ func (c *Cluster) wishes() int {
 
 // resetDesired recomputes from where the copies are. Queued hints stay queued, and so take effect.
 func (c *Cluster) resetDesired() {
-	for _, g := range c.allGroups() {
-		g.desired = nil
-	}
+	c.dropDesired()
 	c.reroute()
 }

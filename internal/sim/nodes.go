@@ -75,7 +75,7 @@ func (c *Cluster) join(n *node) {
 	c.nodeByID[n.id] = n
 	c.ensureInfo(n)
 	c.survey()
-	if c.master == nil && n.eligible() && (c.loss == 0 || c.now-c.loss >= electionTime) {
+	if c.master == nil && n.eligible() && c.now >= c.vacantUntil {
 		c.elect()
 	}
 	c.bump()
@@ -88,7 +88,7 @@ func (c *Cluster) join(n *node) {
 func (c *Cluster) elect() {
 	for _, n := range c.nodes {
 		if n.eligible() {
-			c.master, c.loss = n, 0
+			c.master = n
 			c.forgetDesired() // a new master knows of no wishes and hints
 			c.bump()
 			c.reroute()
@@ -97,20 +97,20 @@ func (c *Cluster) elect() {
 	}
 }
 
-// loseMaster leaves the cluster without a master until another is elected.
-func (c *Cluster) loseMaster() {
-	c.master, c.loss = nil, max(c.now, 1)
+// loseMaster leaves the cluster without a master until another is elected, at the soonest after the time it takes.
+func (c *Cluster) loseMaster(without time.Duration) {
+	c.master, c.vacantUntil = nil, c.now+max(without, electionTime)
 	c.bump()
-	c.after(electionTime, func() {
-		if c.master == nil {
+	c.after(c.vacantUntil-c.now, func() {
+		if c.master == nil && c.now >= c.vacantUntil {
 			c.elect()
 		}
 	})
 }
 
-// ChangeMaster makes the master step down; another node is elected a moment later. With one eligible node it is the
-// same again.
-func (c *Cluster) ChangeMaster() {
+// ChangeMaster makes the master step down; another node is elected after the time given, or a moment where that is 0.
+// With one eligible node it is the same again.
+func (c *Cluster) ChangeMaster(without time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.master == nil {
@@ -119,7 +119,7 @@ func (c *Cluster) ChangeMaster() {
 	old := c.master
 	i := slices.Index(c.nodes, old)
 	c.nodes = append(slices.Delete(c.nodes, i, i+1), old) // the last to be elected again
-	c.loseMaster()
+	c.loseMaster(without)
 }
 
 // Kill ends a node's process as kill -9 does. Its disk stays for a Restart. It reports whether there was such a node.
@@ -160,7 +160,6 @@ func (c *Cluster) kill(n *node) {
 			}
 			c.settle(s.group)
 			s.target, t.source = nil, nil
-			n.count++ // leave will take off what relocate took off already
 			c.leave(s)
 			s.group.copies[slices.Index(s.group.copies, s)] = t
 			c.rerate(s.group)
@@ -172,7 +171,7 @@ func (c *Cluster) kill(n *node) {
 	c.survey()
 	c.bump()
 	if c.master == n {
-		c.loseMaster()
+		c.loseMaster(0)
 		return
 	}
 	c.reroute()

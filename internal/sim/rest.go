@@ -92,8 +92,11 @@ func (a *reply) send(rw http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	if a.cut > 0 && a.cut < len(body) {
-		rw.Write(body[:a.cut])
+	if a.cut > 0 {
+		rw.Write(body[:max(1, min(a.cut, len(body)/2))]) // compressed, it is shorter than where it was to be cut
+		if f, ok := rw.(http.Flusher); ok {
+			f.Flush() // what was written so far does go out
+		}
 		panic(http.ErrAbortHandler) // the server closes the connection in the middle of the body
 	}
 	rw.Write(body)

@@ -432,7 +432,7 @@ func (cl *call) catHealth() (*table, *apiError) {
 		}
 	}
 	t.rows = [][]string{{
-		fmt.Sprint(c.clock().Unix()), c.clock().UTC().Format("15:04:05"), c.cfg.Name, c.statusOf(n), itoa(len(c.nodes)), itoa(c.topology.dataNodes),
+		fmt.Sprint(c.clock().Unix()), c.clock().UTC().Format("15:04:05"), c.cfg.Name, c.statusOf(n), itoa(len(c.nodes)), itoa(len(c.topology.data)),
 		itoa(n.Started + n.Relocating), itoa(primaries), itoa(n.Relocating), itoa(n.Initializing), itoa(n.Unassigned), itoa(len(c.tasks)),
 	}}
 	return t, nil

@@ -240,7 +240,7 @@ func (cl *call) health() *apiError {
 	w.str("status", c.statusOf(n))
 	w.bool("timed_out", !met)
 	w.int("number_of_nodes", int64(len(c.nodes)))
-	w.int("number_of_data_nodes", int64(c.topology.dataNodes))
+	w.int("number_of_data_nodes", int64(len(c.topology.data)))
 	if !c.elastic() {
 		w.bool("discovered_master", c.master != nil)
 		if c.at(2, 0) {

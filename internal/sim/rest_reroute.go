@@ -500,23 +500,32 @@ func (cl *call) deleteDesiredBalance() *apiError {
 }
 
 // send carries one command out as a person's request without explain would.
-func (c *Cluster) send(cmd rerouteCommand) error {
+func (c *Cluster) send(cmd rerouteCommand, dry bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tally.Reroutes++
-	if _, err := c.execute([]rerouteCommand{cmd}, false, false); err != nil {
+	if _, err := c.execute([]rerouteCommand{cmd}, dry, false); err != nil {
 		return err
 	}
-	c.reroute()
+	if !dry {
+		c.reroute()
+	}
 	return nil
 }
 
 // Move asks for a relocation by command; nodes by id or name. The error says which deciders refused it.
 func (c *Cluster) Move(index string, shard int, from, to string) error {
-	return c.send(rerouteCommand{name: "move", index: index, shard: shard, from: from, to: to})
+	return c.send(rerouteCommand{name: "move", index: index, shard: shard, from: from, to: to}, false)
 }
 
 // Cancel ends a relocation at its target, or throws a copy that is not a started primary away.
 func (c *Cluster) Cancel(index string, shard int, node string) error {
-	return c.send(rerouteCommand{name: "cancel", index: index, shard: shard, from: node})
+	return c.send(rerouteCommand{name: "cancel", index: index, shard: shard, from: node}, false)
+}
+
+// Reroute lets the master look at everything again, as a request without commands does.
+func (c *Cluster) Reroute() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reroute()
 }

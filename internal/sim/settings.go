@@ -526,6 +526,7 @@ type indexRules struct {
 	delayed               time.Duration
 	maxRetries            int
 	writeBlock            bool
+	everywhere            bool // index.auto_expand_replicas to all nodes
 }
 
 // applyIndexSettings reads the index's settings into its rules.
@@ -535,6 +536,7 @@ func (idx *index) applyIndexSettings() {
 		rebalance:     strings.ToLower(s["index.routing.rebalance.enable"]),
 		allocation:    strings.ToLower(s["index.routing.allocation.enable"]),
 		shardsPerNode: -1, delayed: time.Minute, maxRetries: 5,
+		everywhere: strings.HasSuffix(s["index.auto_expand_replicas"], "-all"),
 		writeBlock: s["index.blocks.write"] == "true" || s["index.blocks.read_only"] == "true",
 	}
 	if n, err := strconv.Atoi(s["index.routing.allocation.total_shards_per_node"]); err == nil {
