@@ -24,9 +24,6 @@ const maxForecast = 200
 // 8.6 and newer, in bytes, each times its setting. Forecast write loads, which data streams have there, are not ours to
 // see.
 func forecast(s *cluster.Snapshot, raw es.RawSettings, setting string, restored bool) (moves int, returns []Return) {
-	if s == nil {
-		return 0, nil
-	}
 	if !restored {
 		setting, _ = raw.Effective(rebalanceKey)
 	}
@@ -39,6 +36,38 @@ func forecast(s *cluster.Snapshot, raw es.RawSettings, setting string, restored 
 		again = b.round()
 	}
 	return b.moves, b.returns()
+}
+
+// refreshed is the snapshot with its copies where the routing table has them by now. The latest snapshot is from before
+// the latest moves.
+func refreshed(s *cluster.Snapshot, routing *es.Routing) *cluster.Snapshot {
+	groups := make(map[shardKey][]*es.RoutingCopy)
+	for i := range routing.Copies {
+		k := &routing.Copies[i]
+		key := shardKey{k.Index, k.Shard}
+		groups[key] = append(groups[key], k)
+	}
+	for _, group := range groups {
+		slices.SortStableFunc(group, func(a, b *es.RoutingCopy) int { // as the snapshot has them
+			if a.Primary != b.Primary {
+				return map[bool]int{true: -1, false: 1}[a.Primary]
+			}
+			return cmp.Compare(a.AllocationID, b.AllocationID)
+		})
+	}
+	fresh := *s
+	fresh.Copies = slices.Clone(s.Copies)
+	for c := range fresh.Copies {
+		k := &fresh.Copies[c]
+		key := shardKey{s.Indices[k.Index].Name, int(k.Shard)}
+		k.Node, k.Target, k.State = cluster.None, cluster.None, cluster.Unassigned
+		if group := groups[key]; len(group) > 0 {
+			k.Node, k.Target = int32(s.NodeAt(group[0].Node)), int32(s.NodeAt(group[0].Target))
+			k.State, k.Primary, k.AllocationID = group[0].State, group[0].Primary, group[0].AllocationID
+			groups[key] = group[1:]
+		}
+	}
+	return &fresh
 }
 
 type balancer struct {

@@ -112,7 +112,14 @@ func giveBack(ctx context.Context, api API, product cluster.Product, raw es.RawS
 		}
 		r.Returns = append(r.Returns, back)
 	}
-	expected, returns := forecast(s, raw, record.Previous, r.Restored)
+	expected, returns := 0, []Return(nil)
+	if s != nil {
+		if routing, err := api.Routing(ctx); err != nil {
+			said, s = append(said, "where the copies are could not be read: "+err.Error()), nil
+		} else {
+			expected, returns = forecast(refreshed(s, routing), raw, record.Previous, r.Restored)
+		}
+	}
 	r.Expected, r.Returns = expected+len(wishes), append(r.Returns, returns...)
 	if err := put(ctx, api, settings); err != nil {
 		return r, err

@@ -218,7 +218,7 @@ func TestCarryOnEveryProduct(t *testing.T) {
 			if report.Count[mover.Landed] != len(p.Moves) || tally.Refused != 0 || tally.Moves != len(p.Moves) || tally.Failed != 0 {
 				t.Errorf("%v of %d; %+v", report.Count, len(p.Moves), tally)
 			}
-			released, err := own.Release(t.Context(), r.snapshot())
+			released, err := own.Release(t.Context(), s) // from before the moves, as a daemon that ends has it
 			if err != nil || !released.Restored || r.sim.Setting(setting) != "all" {
 				t.Errorf("%+v, %v; %s is %q", released, err, setting, r.sim.Setting(setting))
 			}
