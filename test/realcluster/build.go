@@ -54,7 +54,7 @@ func (p Product) prepare(ctx context.Context) (launcher, error) {
 		return launcher{}, err
 	}
 	// Test binaries run side by side: one builds, the others wait for it.
-	unlock, err := lock(filepath.Join(cache, p.Name()+".lock"))
+	unlock, err := lock(filepath.Join(cache, p.Name()+".lock"), syscall.LOCK_EX)
 	if err != nil {
 		return launcher{}, err
 	}
@@ -183,25 +183,6 @@ func cacheFolder() (string, error) {
 		folder = filepath.Join(user, "shardonnay", "realcluster")
 	}
 	return folder, os.MkdirAll(folder, 0o755)
-}
-
-// lock holds an exclusive lock on the file until unlock is called or the process ends.
-func lock(name string) (unlock func(), err error) {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("lock %s: %w", name, err)
-	}
-	return func() { file.Close() }, nil
 }
 
 // run is cmd.Run with the command's output in the error.

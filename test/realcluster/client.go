@@ -215,6 +215,7 @@ type Copy struct {
 	Primary      bool
 	State        string // STARTED, RELOCATING, INITIALIZING, UNASSIGNED
 	Node         string // node name; empty where unassigned
+	NodeID       string
 	RelocatingTo string // node name; empty where it does not relocate
 	AllocationID string
 }
@@ -228,10 +229,10 @@ func (c *Cluster) Copies(ctx context.Context) ([]Copy, error) {
 		Routing struct {
 			Indices map[string]struct {
 				Shards map[string][]struct {
-					State        string  `json:"state"`
-					Primary      bool    `json:"primary"`
-					Node         *string `json:"node"`
-					Relocating   *string `json:"relocating_node"`
+					State        string `json:"state"`
+					Primary      bool   `json:"primary"`
+					Node         string `json:"node"`
+					Relocating   string `json:"relocating_node"`
 					AllocationID struct {
 						ID string `json:"id"`
 					} `json:"allocation_id"`
@@ -241,12 +242,6 @@ func (c *Cluster) Copies(ctx context.Context) ([]Copy, error) {
 	}
 	if err := c.Get(ctx, "/_cluster/state/nodes,routing_table", &state); err != nil {
 		return nil, err
-	}
-	name := func(id *string) string {
-		if id == nil {
-			return ""
-		}
-		return state.Nodes[*id].Name
 	}
 	var copies []Copy
 	for index, table := range state.Routing.Indices {
@@ -258,7 +253,8 @@ func (c *Cluster) Copies(ctx context.Context) ([]Copy, error) {
 			for _, one := range group {
 				copies = append(copies, Copy{
 					Index: index, Shard: number, Primary: one.Primary, State: one.State,
-					Node: name(one.Node), RelocatingTo: name(one.Relocating), AllocationID: one.AllocationID.ID,
+					Node: state.Nodes[one.Node].Name, NodeID: one.Node, RelocatingTo: state.Nodes[one.Relocating].Name,
+					AllocationID: one.AllocationID.ID,
 				})
 			}
 		}

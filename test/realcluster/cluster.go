@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -61,6 +59,7 @@ type Cluster struct {
 	options Options
 	java    []string // command line up to the home folders, without heap size
 	base    string   // folder with everything it writes
+	release func()   // lets go of the folder
 	client  *http.Client
 	nodes   []*node
 
@@ -106,12 +105,12 @@ func Launch(ctx context.Context, options Options) (*Cluster, error) {
 }
 
 func launch(ctx context.Context, options Options, l launcher, flags ...string) (c *Cluster, err error) {
-	base, err := os.MkdirTemp("", "shardonnay-"+options.Product.Name()+"-")
+	base, release, err := newBase(options.Product)
 	if err != nil {
 		return nil, err
 	}
 	c = &Cluster{
-		Product: options.Product, Name: filepath.Base(base), options: options, base: base,
+		Product: options.Product, Name: filepath.Base(base), options: options, base: base, release: release,
 		client: &http.Client{
 			Timeout:   time.Minute,
 			Transport: &http.Transport{MaxIdleConnsPerHost: 64},
@@ -309,7 +308,8 @@ func (c *Cluster) stop(grace time.Duration) {
 		})
 	}
 	all.Wait()
-	_ = os.RemoveAll(c.base) // a leftover in the system's temporary folder is no reason to fail a test
+	_ = os.RemoveAll(c.base) // what is left goes when the next cluster starts
+	c.release()
 }
 
 // LogTail is the end of what the cluster's processes printed.
@@ -441,25 +441,4 @@ func (c *Cluster) waitFormed(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// freePorts finds n consecutive ports of 127.0.0.1 on which nothing listens. They lie below the range from which
-// systems take the local ports of outgoing connections, so that they are still free when a node restarts.
-func freePorts(n int) ([]int, error) {
-	const lowest, highest = 15_000, 32_000
-search:
-	for range 100 {
-		base := lowest + rand.IntN(highest-lowest-n)
-		ports := make([]int, n)
-		for i := range ports {
-			ports[i] = base + i
-			listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(ports[i]))
-			if err != nil {
-				continue search
-			}
-			listener.Close()
-		}
-		return ports, nil
-	}
-	return nil, fmt.Errorf("no %d consecutive free ports between %d and %d", n, lowest, highest)
 }

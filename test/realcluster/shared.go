@@ -19,7 +19,7 @@ var loans = struct {
 }{byProduct: map[Product]*loan{}}
 
 // Shared lends the test binary's one cluster of six nodes in one JVM for the product: started at the first call, given
-// to one test at a time, empty (see Reset) each time, and taken back when the test ends. A binary that calls it must end
+// to one test at a time, taken back and emptied (see Reset) when the test ends. A binary that calls it must end
 // by Main. The test is skipped, loudly, where the machine has no Java for the product.
 func Shared(tb testing.TB, p Product) *Cluster {
 	tb.Helper()
@@ -33,26 +33,33 @@ func Shared(tb testing.TB, p Product) *Cluster {
 	loans.Unlock()
 
 	l.busy.Lock()
-	tb.Cleanup(l.busy.Unlock)
-	ctx, cancel := context.WithTimeout(context.Background(), formDeadline)
-	defer cancel()
-	if l.cluster != nil {
-		err := l.cluster.Reset(ctx)
-		if err == nil {
-			return l.cluster
+	tb.Cleanup(func() { l.takeBack(tb) })
+	if l.cluster == nil {
+		started := time.Now()
+		c, err := Launch(context.Background(), Options{Product: p})
+		if err != nil {
+			tb.Fatal(err)
 		}
-		tb.Logf("the shared %s cluster is no longer usable, a new one is started: %v\n%s", p, err, l.cluster.LogTail())
+		tb.Logf("%s with 6 nodes in one JVM formed after %.1f s", p, time.Since(started).Seconds())
+		l.cluster = c
+	}
+	return l.cluster
+}
+
+// takeBack empties the cluster, so that it costs next to nothing while other tests run, and stops one that cannot be
+// emptied: the next test gets a new one.
+func (l *loan) takeBack(tb testing.TB) {
+	defer l.busy.Unlock()
+	if l.cluster == nil {
+		return // it did not start
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := l.cluster.Reset(ctx); err != nil {
+		tb.Logf("the shared %s cluster is no longer usable: %v\n%s", l.cluster.Product, err, l.cluster.LogTail())
 		l.cluster.Stop()
 		l.cluster = nil
 	}
-	started := time.Now()
-	c, err := Launch(ctx, Options{Product: p})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Logf("%s with 6 nodes in one JVM formed after %.1f s", p, time.Since(started).Seconds())
-	l.cluster = c
-	return c
 }
 
 // Main runs the tests of a binary that uses Shared, then stops the shared clusters: os.Exit(realcluster.Main(m)).
