@@ -82,6 +82,13 @@ func (r RawSettings) Effective(key string) (string, bool) {
 	return "", false
 }
 
+// isSet tells whether somebody set the key, or it has its default.
+func (r RawSettings) isSet(key string) bool {
+	_, transient := r.transient[key]
+	_, persistent := r.persistent[key]
+	return transient || persistent
+}
+
 func settingText(level map[string]any, key string) (string, bool) {
 	switch value := level[key].(type) {
 	case string:
@@ -129,9 +136,8 @@ func (r RawSettings) Cluster() (cluster.Settings, error) {
 		AdaptiveSelection:    p.boolean(routingKeys+"use_adaptive_replica_selection", true),
 		Ownership:            map[string]string{},
 	}
-	both := p.whole(allocation+"node_concurrent_recoveries", 2)
-	s.IncomingRecoveries = p.whole(allocation+"node_concurrent_incoming_recoveries", both)
-	s.OutgoingRecoveries = p.whole(allocation+"node_concurrent_outgoing_recoveries", both)
+	s.IncomingRecoveries = p.recoveries("node_concurrent_incoming_recoveries")
+	s.OutgoingRecoveries = p.recoveries("node_concurrent_outgoing_recoveries")
 	r.eachEffective(func(key, value string) {
 		if attribute, ok := strings.CutPrefix(key, awareness+"force."); ok {
 			attribute, isValues := strings.CutSuffix(attribute, ".values")
@@ -211,6 +217,16 @@ func (p *settingsParser) float(key string, missing float64) float64 {
 
 func (p *settingsParser) bytes(key string, missing int64) int64 {
 	return parse(p, key, missing, cluster.ParseBytes)
+}
+
+// recoveries reads the limit of one direction, which follows the limit of both unless it is set itself. Some versions
+// show its default as if nothing else were set.
+func (p *settingsParser) recoveries(name string) int {
+	const both = allocation + "node_concurrent_recoveries"
+	if !p.raw.isSet(allocation+name) && p.raw.isSet(both) {
+		return p.whole(both, 2)
+	}
+	return p.whole(allocation+name, p.whole(both, 2))
 }
 
 // watermark reads one watermark and Elasticsearch's bound on what it may ask to stay free. The bound's default holds only
