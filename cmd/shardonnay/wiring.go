@@ -10,15 +10,19 @@ import (
 
 // collectorOptions is what the collector takes of the configuration.
 func collectorOptions(c *config.Config) collector.Options {
-	return collector.Options{
+	o := collector.Options{
 		Dimensions: c.Balance.Measured(), HalfLife: c.Sampling.HalfLife, Settle: c.Sampling.Settle, Batch: c.Sampling.StatsBatch,
 		MaxStateMoves: int64(c.Sampling.MaxStateMoves), StateDir: c.State.Dir,
 	}
+	for _, rule := range c.Balance.Capacity {
+		o.Capacity = append(o.Capacity, collector.CapacityRule(rule))
+	}
+	return o
 }
 
 // lease is how long the ownership record holds.
 func lease(c *config.Ownership) mover.Lease {
-	return mover.Lease{Holder: c.Holder, Length: c.Lease, Settle: claimSettle}
+	return mover.Lease{Holder: c.Holder, Length: c.Lease, Renew: c.Renew, Settle: claimSettle}
 }
 
 const (
@@ -40,10 +44,14 @@ const (
 
 // moverConfig is what the mover takes of the configuration.
 func moverConfig(c *config.Config) mover.Config {
+	pause := make([]mover.Window, len(c.Stop.Pause))
+	for i, window := range c.Stop.Pause {
+		pause[i] = window
+	}
 	return mover.Config{
 		Limits: mover.Limits{
 			PerNodeIn: c.Limits.NodeIncoming, PerNodeOut: c.Limits.NodeOutgoing, Cluster: c.Limits.InFlight,
-			BytesInFlight: int64(c.Limits.InFlightBytes), PerIndex: c.Limits.PerIndex, PerZonePair: c.Limits.PerZonePair,
+			BytesInFlight: int64(c.Limits.InFlightBytes), PerIndex: c.Limits.PerIndex, PerZonePair: c.Limits.PerZonePair, Pause: pause,
 		},
 		Stops: mover.Stops{
 			AllowYellow: c.Stop.Status == "yellow", Settle: c.Stop.NodeSettle, PendingTasks: c.Stop.PendingTasks, TaskWait: c.Stop.TaskWait,

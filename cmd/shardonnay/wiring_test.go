@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/config"
+)
+
+// readElsewhere are keys that no option struct of wiring.go carries, with who reads them.
+var readElsewhere = map[string]string{
+	"mode":            "loopSettings",
+	"cycle.":          "loopSettings",
+	"solver.":         "solverOptions",
+	"limits.cool_":    "loopSettings",
+	"sampling.window": "takeSnapshot, of plan",
+	"http.":           "serve",
+	"log.":            "newLog",
+	// Files with secrets are read by config; their content is what is wired.
+	"connection.password_file": "config", "connection.api_key_file": "config",
+}
+
+// A key that nothing reads would be obeyed by nobody, without a word.
+func TestEveryKeyHasAnEffect(t *testing.T) {
+	wired := func(c *config.Config) string {
+		return fmt.Sprintf("%#v %#v %#v %#v %#v", collectorOptions(c), moverConfig(c), lease(&c.Ownership), c.Policy(), c.Connection.Client())
+	}
+	def := config.Default()
+	tried := 0
+	var walk func(at reflect.Value, prefix string, of *config.Config)
+	walk = func(at reflect.Value, prefix string, of *config.Config) {
+		for i := range at.NumField() {
+			tag := at.Type().Field(i).Tag.Get("key")
+			name, field := prefix+tag, at.Field(i)
+			elsewhere := func(key string) bool { return strings.HasPrefix(name, key) }
+			switch {
+			case tag == "":
+			case field.Kind() == reflect.Struct:
+				walk(field, name+".", of)
+			case slices.ContainsFunc(slices.Collect(maps.Keys(readElsewhere)), elsewhere):
+			default:
+				tried++
+				was := reflect.ValueOf(field.Interface())
+				change(t, name, field)
+				if wired(of) == wired(&def) {
+					t.Errorf("%s has no effect", name)
+				}
+				field.Set(was)
+			}
+		}
+	}
+	c := config.Default()
+	walk(reflect.ValueOf(&c).Elem(), "", &c)
+	if tried < 30 {
+		t.Errorf("only %d keys tried", tried)
+	}
+}
+
+// change gives a field another value.
+func change(t *testing.T, name string, field reflect.Value) {
+	t.Helper()
+	switch value := field.Addr().Interface().(type) {
+	case *bool:
+		*value = !*value
+	case *int:
+		*value += 7
+	case *float64:
+		*value += 0.125
+	case *time.Duration:
+		*value += 7 * time.Second
+	case *config.Bytes:
+		*value += 4096
+	case *string:
+		*value += "x"
+		if name == "stop.status" {
+			*value = "yellow"
+		}
+	case *[]string:
+		*value = append(slices.Clone(*value), "http://other:9200")
+	case *[]config.Dimension:
+		*value = []config.Dimension{{Name: "heap", Weight: 3}}
+	case *[]config.Capacity:
+		*value = []config.Capacity{{Node: "hot-*", Dimension: "search", Capacity: 12}}
+	case *[]config.Window:
+		*value = make([]config.Window, 1)
+	default:
+		t.Fatalf("%s: this test cannot change a %s", name, field.Type())
+	}
+}
