@@ -521,9 +521,9 @@ func parseUpgrade(a *arguments) action {
 }
 
 func parseMaster(a *arguments) action {
-	without := a.time("after", 0)
+	without := a.time("after", electionTime)
 	return withCluster(func(_ *run, c *Cluster) error {
-		c.ChangeMaster(without)
+		c.LoseMaster(without)
 		return nil
 	})
 }

@@ -108,9 +108,12 @@ func (c *Cluster) loseMaster(without time.Duration) {
 	})
 }
 
-// ChangeMaster makes the master step down; another node is elected after the time given, or a moment where that is 0.
-// With one eligible node it is the same again.
-func (c *Cluster) ChangeMaster(without time.Duration) {
+// ChangeMaster makes the master step down; another node is elected a moment later. With one eligible node it is the
+// same again.
+func (c *Cluster) ChangeMaster() { c.LoseMaster(electionTime) }
+
+// LoseMaster makes the master step down and keeps any other from being elected for so long.
+func (c *Cluster) LoseMaster(without time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.master == nil {

@@ -194,7 +194,7 @@ func TestAnySequenceOfEvents(t *testing.T) {
 			"create":   func(*rapid.T) { c.AddIndex(IndexSpec{Name: "two", Replicas: 1, Bytes: 1e9, Write: 0.1}) },
 			"rollover": func(*rapid.T) { c.Rollover("logs") },
 			"fill":     func(t *rapid.T) { c.FillDisk(name("node"), int64(rapid.IntRange(-50, 90).Draw(t, "GB"))*1e9) },
-			"master":   func(*rapid.T) { c.ChangeMaster(0) },
+			"master":   func(*rapid.T) { c.ChangeMaster() },
 			"snapshot": func(*rapid.T) { c.Snapshot("s", time.Minute, "one") },
 			"retry":    func(*rapid.T) { post("/_cluster/reroute?retry_failed=true&metric=none", "") },
 			"": func(t *rapid.T) {
