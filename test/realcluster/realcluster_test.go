@@ -1,10 +1,14 @@
 package realcluster
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -163,4 +167,162 @@ func TestCluster(t *testing.T) {
 			t.Errorf("after Reset there are still settings %v", left)
 		}
 	})
+}
+
+// With one process per node a data node can be killed, frozen and brought back, and what it held survives.
+func TestProcessPerNode(t *testing.T) {
+	for _, p := range []Product{OpenSearch2, Elasticsearch8} {
+		t.Run(p.Name(), func(t *testing.T) {
+			started := time.Now()
+			c := Start(t, Options{Product: p, Nodes: 4, ProcessPerNode: true})
+			t.Logf("%s with 4 nodes in 4 processes formed after %.1f s", p, time.Since(started).Seconds())
+			ctx := testContext(t)
+			ids := pids(c)
+			if len(ids) != 4 {
+				t.Fatalf("%d processes, want 4", len(ids))
+			}
+			var eligible []bool
+			for _, n := range c.Nodes() {
+				eligible = append(eligible, n.Eligible)
+			}
+			if diff := cmp.Diff([]bool{true, true, true, false}, eligible); diff != "" {
+				t.Errorf("eligible nodes (-want +got):\n%s", diff)
+			}
+
+			must(t, c.PutSettings(ctx, map[string]any{"cluster.routing.rebalance.enable": "none"}))
+			must(t, c.CreateIndex(ctx, Index{Name: "kept", Node: "n3"}))
+			must(t, c.Post(ctx, "/kept/_bulk", "{\"index\":{}}\n{\"n\":1}\n", nil))
+			held := primaryOf(t, value(c.Copies(ctx))(t), "kept", 0)
+
+			must(t, c.Kill(3))
+			nodeCount := func(want int) error {
+				return poll(ctx, func() error {
+					var health struct {
+						Nodes int `json:"number_of_nodes"`
+					}
+					if err := c.Get(ctx, "/_cluster/health", &health); err != nil || health.Nodes == want {
+						return err
+					}
+					return fmt.Errorf("%d nodes, want %d", health.Nodes, want)
+				})
+			}
+			must(t, nodeCount(3))
+			began := time.Now()
+			must(t, c.Restart(ctx, 3))
+			must(t, c.WaitGreen(ctx))
+			t.Logf("green %.1f s after restarting a killed node", time.Since(began).Seconds())
+			if again := primaryOf(t, value(c.Copies(ctx))(t), "kept", 0); again.NodeID != held.NodeID || again.Node != "n3" {
+				t.Errorf("after the restart the copy is at %+v, before it was at %+v", again, held)
+			}
+			if n := value(c.DocCount(ctx, "kept"))(t); n != 1 {
+				t.Errorf("%d documents after the restart, want 1", n)
+			}
+
+			// A frozen node takes no request but keeps its connections; the rest of the cluster waits for it.
+			must(t, c.Freeze(3))
+			var stats struct {
+				Nodes struct{ Failed int } `json:"_nodes"`
+			}
+			must(t, c.Get(ctx, "/_nodes/stats/process?timeout=1s", &stats))
+			if stats.Nodes.Failed != 1 {
+				t.Errorf("%d nodes failed to answer, want the frozen one", stats.Nodes.Failed)
+			}
+			must(t, c.Thaw(3))
+			must(t, c.WaitGreen(ctx))
+
+			ids = pids(c)
+			c.Stop()
+			mustBeGone(t, c, ids)
+		})
+	}
+}
+
+// orphanVariable makes a run of this test binary start a cluster, print its processes, and wait to be killed.
+const orphanVariable = "REALCLUSTER_TEST_ORPHANS"
+
+// When a test binary is killed its servers end too, even a frozen one, and the next cluster removes their folder.
+func TestNothingOutlivesTheTestBinary(t *testing.T) {
+	if os.Getenv(orphanVariable) != "" {
+		c, err := Launch(t.Context(), Options{Product: OpenSearch2, Nodes: 2, ProcessPerNode: true})
+		must(t, err)
+		must(t, c.Freeze(1))
+		fmt.Println("orphans", c.base, pids(c)[0], pids(c)[1])
+		select {} // until killed
+	}
+	OpenSearch2.SkipUnlessAvailable(t)
+	must(t, OpenSearch2.Prepare(testContext(t)))
+	binary := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	binary.Env = append(os.Environ(), orphanVariable+"=1")
+	output := value(binary.StdoutPipe())(t)
+	must(t, binary.Start())
+	var base string
+	ids := make([]int, 2)
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		if _, err := fmt.Sscanf(lines.Text(), "orphans %s %d %d", &base, &ids[0], &ids[1]); err == nil {
+			break
+		}
+	}
+	must(t, binary.Process.Kill())
+	_ = binary.Wait() // it was killed
+	if base == "" {
+		t.Fatal("the test binary never said what it had started")
+	}
+	must(t, poll(testContext(t), func() error {
+		for _, id := range ids {
+			if err := syscall.Kill(id, 0); !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("process %d is still there (%v)", id, err)
+			}
+		}
+		return nil
+	}))
+	next, release, err := newBase(OpenSearch2)
+	must(t, err)
+	defer release()
+	defer os.RemoveAll(next)
+	if _, err := os.Stat(base); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("folder %s outlived the test binary and the start of the next cluster (%v)", base, err)
+	}
+}
+
+// A cluster that cannot start says why, with the server's own words, and leaves nothing behind.
+func TestFailedStart(t *testing.T) {
+	OpenSearch2.SkipUnlessAvailable(t)
+	c, err := Launch(testContext(t), Options{Product: OpenSearch2, Nodes: 1, Settings: map[string]string{"no.such.setting": "1"}})
+	if err == nil || !strings.Contains(err.Error(), "unknown setting [no.such.setting]") {
+		t.Errorf("starting with an unknown setting gave %v", err)
+	}
+	if c != nil {
+		t.Error("a cluster that did not start was returned")
+	}
+}
+
+// Stop of a cluster with all nodes in one JVM leaves nothing behind, on every product.
+func TestStop(t *testing.T) {
+	ForEach(t, func(t *testing.T, p Product) {
+		c := Start(t, Options{Product: p, Nodes: 1})
+		ids := pids(c)
+		c.Stop()
+		mustBeGone(t, c, ids)
+	})
+}
+
+func TestFindJava(t *testing.T) {
+	home := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(home, "bin"), 0o755))
+	must(t, os.WriteFile(filepath.Join(home, "bin", "javac"), nil, 0o755))
+	release := func(text string) {
+		must(t, os.WriteFile(filepath.Join(home, "release"), []byte(text), 0o644))
+	}
+	release("IMPLEMENTOR=\"x\"\nJAVA_VERSION=\"21.0.2\"\n")
+	t.Setenv("JAVA21_HOME", home)
+	if found, err := findJava(21); found != home || err != nil {
+		t.Errorf("with JAVA21_HOME set, found %q, %v", found, err)
+	}
+	release("JAVA_VERSION=\"17.0.2\"\n")
+	if _, err := findJava(21); err == nil || !strings.Contains(err.Error(), "JAVA21_HOME="+home) {
+		t.Errorf("with a JAVA21_HOME of 17, got %v", err)
+	}
+	if _, err := findJava(99); err == nil {
+		t.Error("found a JDK 99")
+	}
 }
