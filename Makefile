@@ -18,7 +18,7 @@ GOLANGCI := .tools/golangci-lint-$(GOLANGCI_VERSION)
 
 # Packages that start goroutines are tested with the race detector, the others without: it makes arithmetic ten times
 # slower and finds nothing there.
-CONCURRENT = $(shell grep -rlE '^[[:space:]]*go [a-z]|errgroup|sync\.|\.Go\(' --include='*.go' internal cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
+CONCURRENT = $(shell grep -rlE '^[[:space:]]*go [a-z]|errgroup|"sync|\.Go\>' --include='*.go' internal cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
 UNIT = $(shell go list -f '{{.Dir}}' ./internal/... ./cmd/... | sed 's|^$(CURDIR)|.|')
 SEQUENTIAL = $(filter-out $(CONCURRENT),$(UNIT))
 
