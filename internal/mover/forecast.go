@@ -3,6 +3,7 @@ package mover
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -31,9 +32,14 @@ func forecast(s *cluster.Snapshot, raw es.RawSettings, setting string, restored 
 		setting = "all"
 	}
 	b := newBalancer(s.Projected(), raw, setting)
-	for again := true; again && b.moves < maxForecast; {
-		b.question()
-		again = b.round()
+	for round := 0; b.moves < maxForecast; round++ {
+		if round&(round-1) == 0 {
+			// What comes into question changes little from one round to the next, and to ask of every copy is dear.
+			b.question()
+		}
+		if !b.round() {
+			break
+		}
 	}
 	return b.moves, b.returns()
 }
@@ -81,6 +87,7 @@ type balancer struct {
 	bytes   []float64
 
 	shard, index, disk, threshold float64
+	atOnce                        int // moves between two of its looks at all indices
 
 	moves  int
 	asked  []bool // per copy: it came into question
@@ -101,7 +108,11 @@ func newBalancer(s *cluster.Snapshot, raw es.RawSettings, setting string) *balan
 		shard: number("shard", 0.45), index: number("index", 0.55), threshold: number("threshold", 1),
 		onIndex: make([][]int, len(s.Indices)), copies: make([][]int, len(s.Indices)),
 	}
+	if b.atOnce = s.Settings.ConcurrentRebalance; b.atOnce < 0 {
+		b.atOnce = maxForecast
+	}
 	if s.Cluster.Product.HasDesiredBalance() {
+		b.atOnce = 1 // it computes where all should be, a move at a time
 		b.disk = number("disk_usage", 2e-11)
 	} else if sum := b.shard + b.index; sum > 0 {
 		b.shard, b.index = b.shard/sum, b.index/sum
@@ -152,15 +163,35 @@ func (b *balancer) may(c int) bool {
 	return true
 }
 
-// round goes over all indices once and tells whether anything moved.
+// round makes as many moves as the server has under way at a time, of the least level indices first, and tells whether
+// there was any.
 func (b *balancer) round() bool {
-	moved := false
-	for index := range b.s.Indices {
-		for b.moves < maxForecast && b.level(index) {
-			moved = true
+	indices, spread := make([]int, len(b.s.Indices)), make([]float64, len(b.s.Indices))
+	for index := range indices {
+		indices[index] = index
+		least, most := math.Inf(1), math.Inf(-1)
+		for n := range b.nodes {
+			weight := b.weight(index, n)
+			least, most = min(least, weight), max(most, weight)
+		}
+		spread[index] = most - least
+	}
+	slices.SortStableFunc(indices, func(x, y int) int { return cmp.Compare(spread[y], spread[x]) })
+	made := 0
+	for _, index := range indices {
+		for made < b.atOnce && b.level(index) {
+			made++
+		}
+		if made == b.atOnce {
+			break
 		}
 	}
-	return moved
+	return made > 0
+}
+
+// weight is what node n weighs for an index.
+func (b *balancer) weight(index, n int) float64 {
+	return b.shard*float64(b.onNode[n]) + b.index*float64(b.onIndex[index][n]) + b.disk*b.bytes[n]
 }
 
 // weights is what every node weighs for an index, the nodes by weight, and the difference that is worth a move.
@@ -168,7 +199,7 @@ func (b *balancer) weights(index int) (weight []float64, order []int, enough flo
 	weight, order = make([]float64, len(b.nodes)), make([]int, len(b.nodes))
 	for n := range b.nodes {
 		order[n] = n
-		weight[n] = b.shard*float64(b.onNode[n]) + b.index*float64(b.onIndex[index][n]) + b.disk*b.bytes[n]
+		weight[n] = b.weight(index, n)
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(weight[x], weight[y]) })
 	enough = b.threshold
