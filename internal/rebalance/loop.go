@@ -120,7 +120,11 @@ func (l *Loop) GiveBack(ctx context.Context) error {
 		return err
 	}
 	l.owned = false
-	l.Log.Info("rebalancing given back", zap.String("result", released.Text))
+	returns := make([]string, 0, len(released.Returns))
+	for _, r := range released.Returns {
+		returns = append(returns, fmt.Sprintf("%s/%d", r.Index, r.Shard))
+	}
+	l.Log.Info("rebalancing given back", zap.String("result", released.Text), zap.Strings("returns", returns))
 	return nil
 }
 

@@ -137,6 +137,9 @@ type logLine struct {
 	Reason  string `json:"reason"`
 	State   string `json:"state"`
 	Index   string `json:"index"`
+	Adopted bool   `json:"adopted"`
+	// Returns are the shards that giving rebalancing back expects the server to move.
+	Returns []string `json:"returns"`
 	raw     string
 }
 

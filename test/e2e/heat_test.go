@@ -1,0 +1,248 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shardonnay/shardonnay/test/realcluster"
+	"github.com/shardonnay/shardonnay/test/traffic"
+)
+
+const rebalanceKey = "persistent.cluster.routing.rebalance.enable"
+
+// token lets the tests pause a daemon.
+const token = "e2e-token"
+
+// withToken lets pause and resume be asked for.
+func (s settings) withToken(t *testing.T) settings {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s.with("http", settings{"token_file": file})
+}
+
+// pause stops the daemon from moving further, and returns when the cycle under way has ended.
+func (d *daemon) pause(t *testing.T) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodPost, d.url+"/api/v1/pause", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("pause: %s", answer.Status)
+	}
+	// The cycle under way may still move; the one that starts after it does not.
+	for range 2 {
+		if _, ok := d.awaitFrom(d.position(), time.Minute, func(l logLine) bool { return l.Message == "cycle" }); !ok {
+			t.Fatal("no cycle ended after the pause")
+		}
+	}
+}
+
+// TestHeatEvensOut is what the program is for: real searches heat some nodes, the daemon cools them, and afterwards the
+// cluster is as it was, only even.
+func TestHeatEvensOut(t *testing.T) {
+	realcluster.ForEach(t, func(t *testing.T, p realcluster.Product) {
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+		defer cancel()
+		c := realcluster.Shared(t, p)
+		w, err := traffic.Build(ctx, c, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		indices, copies := count(t, c)
+		if indices < 40 || copies < 200 {
+			t.Fatalf("%d indices and %d copies, the test wants at least 40 and 200", indices, copies)
+		}
+		stop := w.Start()
+		stopped := false
+		defer func() {
+			if !stopped {
+				stop()
+			}
+		}()
+		settingBefore := setting(t, c, rebalanceKey)
+		before := measure(t, ctx, w, 5*time.Second)
+		t.Logf("before: %s", before)
+		if peak := traffic.PeakToMean(before.Search); peak < 1.8 {
+			t.Fatalf("search peak/mean is %.2f before, the test wants at least 1.8", peak)
+		}
+
+		d := startDaemon(t, fast(c, "act", t.TempDir()).withToken(t))
+		cycles := d.untilEven(t, 10)
+		t.Logf("cycles: %s", strings.Join(cycles, " "))
+		d.pause(t)
+		after := measure(t, ctx, w, 8*time.Second)
+		t.Logf("after:  %s", after)
+		if len(after.Changed) > 0 {
+			t.Errorf("copies changed while nothing should move: %v", after.Changed)
+		}
+		if peak := traffic.PeakToMean(after.Search); peak > 1.15 {
+			t.Errorf("search peak/mean is %.2f after, the test wants at most 1.15", peak)
+		}
+		// No worse than at the start, or even by the same measure: a level cluster is not asked to stay exactly so.
+		noWorse(t, "index", before.Index, after.Index)
+		noWorse(t, "disk", before.Disk, after.Disk)
+
+		released := d.position()
+		if code := d.stop(t); code != 0 {
+			t.Errorf("the daemon ended with %d", code)
+		}
+		given, ok := d.awaitFrom(released, time.Second, func(l logLine) bool { return l.Message == "rebalancing given back" })
+		if !ok {
+			t.Error("the daemon did not say that it gave rebalancing back")
+		}
+		if got := setting(t, c, rebalanceKey); got != settingBefore {
+			t.Errorf("%s is %q, it was %q before", rebalanceKey, got, settingBefore)
+		}
+		staysPut(t, ctx, c, given.Returns)
+
+		totals := stop()
+		stopped = true
+		if totals.FailedSearches > 0 {
+			t.Errorf("%d of %d searches failed: %v", totals.FailedSearches, totals.Searches, totals.FirstError)
+		}
+		nothingLost(t, ctx, c, totals)
+	})
+}
+
+// untilEven waits for a cycle that finds nothing worth moving, at most so many cycles from the first that moved, and
+// gives the outcomes.
+func (d *daemon) untilEven(t *testing.T, most int) []string {
+	t.Helper()
+	from := 0
+	for {
+		seen := d.position()
+		line, ok := d.awaitFrom(from, time.Minute, func(l logLine) bool { return l.Message == "cycle" })
+		if !ok {
+			t.Fatalf("no cycle ended for a minute; so far %v", d.cycles())
+		}
+		outcomes := d.cycles()
+		started := slices.Index(outcomes, "moved")
+		if line.Outcome == "balanced" && started >= 0 || started >= 0 && len(outcomes)-started >= most {
+			return outcomes
+		}
+		if len(outcomes) > 3*most {
+			t.Fatalf("the daemon does not come to move: %v", outcomes)
+		}
+		from = max(seen, from+1)
+	}
+}
+
+func measure(t *testing.T, ctx context.Context, w *traffic.Workload, window time.Duration) traffic.Load {
+	t.Helper()
+	load, err := w.Measure(ctx, window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return load
+}
+
+func noWorse(t *testing.T, what string, before, after []float64) {
+	t.Helper()
+	was, is := traffic.PeakToMean(before), traffic.PeakToMean(after)
+	if is > max(was, 1.10)*1.02 {
+		t.Errorf("%s peak/mean went from %.3f to %.3f", what, was, is)
+	}
+}
+
+func count(t *testing.T, c *realcluster.Cluster) (indices, copies int) {
+	t.Helper()
+	all, err := c.Copies(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, k := range all {
+		names[k.Index] = true
+	}
+	return len(names), len(all)
+}
+
+func setting(t *testing.T, c *realcluster.Cluster, key string) string {
+	t.Helper()
+	all, err := c.Settings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[key]
+}
+
+// staysPut watches for half a minute that no copy moves, but those that giving back has named.
+func staysPut(t *testing.T, ctx context.Context, c *realcluster.Cluster, named []string) {
+	t.Helper()
+	place := func() map[string]string {
+		all, err := c.Copies(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := make(map[string]string)
+		for _, k := range all {
+			if k.State != "STARTED" && k.State != "RELOCATING" {
+				t.Errorf("%s/%d on %s is %s", k.Index, k.Shard, k.Node, k.State)
+			}
+			node := k.Node
+			if k.RelocatingTo != "" {
+				node = k.RelocatingTo
+			}
+			at[fmt.Sprintf("%s/%d %t %s", k.Index, k.Shard, k.Primary, node)] = fmt.Sprintf("%s/%d", k.Index, k.Shard)
+		}
+		return at
+	}
+	before := place()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	ticker := time.NewTicker(2 * time.Second)
+	defer ticker.Stop()
+	moved := make(map[string]bool)
+	for watching := true; watching; {
+		select {
+		case <-deadline.C:
+			watching = false
+		case <-ticker.C:
+		}
+		now := place()
+		for where, shard := range before {
+			if _, still := now[where]; !still {
+				moved[shard] = true
+			}
+		}
+	}
+	for shard := range moved {
+		if !slices.Contains(named, shard) {
+			t.Errorf("%s moved after rebalancing was given back, and giving back had not said so", shard)
+		}
+	}
+	t.Logf("%d copies moved in the half minute after giving back, of %d named", len(moved), len(named))
+}
+
+// nothingLost counts the documents of every index against those that were acknowledged.
+func nothingLost(t *testing.T, ctx context.Context, c *realcluster.Cluster, totals traffic.Totals) {
+	t.Helper()
+	if err := c.WaitGreen(ctx); err != nil {
+		t.Error(err)
+	}
+	for index, want := range totals.Docs {
+		got, err := c.DocCount(ctx, index)
+		if err != nil {
+			t.Error(err)
+		} else if got < want || got > want+totals.Uncertain[index] {
+			t.Errorf("%s has %d documents, %d were acknowledged (and %d may be)", index, got, want, totals.Uncertain[index])
+		}
+	}
+}
