@@ -27,6 +27,7 @@ import (
 // daemon is the loop with everything around it.
 type daemon struct {
 	loop     *rebalance.Loop
+	mover    *mover.Mover
 	metrics  *metrics.Metrics
 	registry *prometheus.Registry
 	session  *session
@@ -63,9 +64,10 @@ func newDaemon(s *session, current func() *config.Config, log *zap.Logger) (*dae
 		log.Warn(warning)
 	}
 	own := mover.NewOwnership(s.client, s.identity.Product, lease(&c.Ownership))
+	d.mover = mover.New(s.client, s.identity, moverConfig(c), ledger, own, d.observeMove)
 	d.loop = &rebalance.Loop{
 		Collector: collect, Solve: solveInWorker, Owner: own, Memory: ledger,
-		Carrier:  mover.New(s.client, s.identity, moverConfig(c), ledger, own, d.observeMove),
+		Carrier:  d.mover,
 		Settings: func() rebalance.Settings { return loopSettings(current()) },
 		Observe:  d.observeCycle,
 		Log:      log,
@@ -142,7 +144,13 @@ func (d *daemon) observeCycle(s *rebalance.Summary) {
 		for state, n := range r.Count {
 			ended[string(state)] = n
 		}
-		d.metrics.ObserveMoves(metrics.Moves{Considered: r.Considered, Adopted: r.Adopted, Ended: ended, InFlight: len(r.InFlight), Bytes: r.BytesMoved})
+		left := int64(0)
+		for _, move := range r.InFlight {
+			left += move.Bytes
+		}
+		d.metrics.ObserveMoves(metrics.Moves{
+			Considered: r.Considered, Adopted: r.Adopted, Ended: ended, InFlight: len(r.InFlight), InFlightBytes: left, Bytes: r.BytesMoved,
+		})
 	}
 }
 

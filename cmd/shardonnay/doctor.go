@@ -73,11 +73,12 @@ func gather(ctx context.Context, s *session, snapshot *cluster.Snapshot) (doctor
 		evidence.RecordExpired = record.Expired(time.Now())
 	}
 	if s.identity.Product.HasDesiredBalance() {
-		balance, err := s.client.DesiredBalance(ctx)
-		if err != nil {
+		switch balance, err := s.client.DesiredBalance(ctx); {
+		case cluster.ClassOf(err) == cluster.Refused:
+			evidence.WishesRefused = true
+		case err != nil:
 			return evidence, err
-		}
-		if balance != nil {
+		case balance != nil:
 			evidence.Wishes = len(balance.Wishes())
 		}
 	}

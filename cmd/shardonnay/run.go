@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"os/signal"
+	"reflect"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,68 +37,101 @@ func newRun() *cobra.Command {
 // short enough that a restart of both in any order needs nobody.
 const reconnectAfter = 10 * time.Second
 
+// errRebuild ends a term: the configuration of what is made once has changed.
+var errRebuild = errors.New("the configuration of the connection, the measuring or the ownership has changed")
+
+// service is the daemon process: its configuration as it stands, and its log.
+type service struct {
+	cmd     *cobra.Command
+	path    string // of the configuration file; empty without one
+	current atomic.Pointer[config.Config]
+	level   zap.AtomicLevel
+	log     *zap.Logger
+}
+
 func runDaemon(cmd *cobra.Command) error {
-	ctx := cmd.Context()
 	first, err := loadConfig(cmd)
 	if err != nil {
 		return err
 	}
-	log, level := newLog(first.Log)
-	defer func() { _ = log.Sync() }() // a terminal cannot be synced, and says so
-	var current atomic.Pointer[config.Config]
-	current.Store(&first)
+	s := &service{cmd: cmd, path: cmd.Flag("config").Value.String()}
+	s.log, s.level = newLog(first.Log)
+	defer func() { _ = s.log.Sync() }() // a terminal cannot be synced, and says so
+	s.current.Store(&first)
+	if s.path == "" {
+		// Everything came from flags and the environment, which do not change: there is nothing to read again, and the signal
+		// must not end us as it would by default.
+		signal.Ignore(syscall.SIGHUP)
+	}
+	for {
+		if err := s.term(cmd.Context()); !errors.Is(err, errRebuild) {
+			return err
+		}
+		s.log.Info("starting over", zap.String("reason", errRebuild.Error()))
+	}
+}
 
-	s, err := connectPatiently(ctx, &first, log)
+// term connects, runs the loop until ctx ends or what is made once has to be made anew, and tidies up. The error is
+// errRebuild in the second case.
+func (s *service) term(ctx context.Context) (err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	c := s.current.Load()
+	link, err := s.connectPatiently(ctx, c)
 	if err != nil {
 		return err
 	}
-	defer s.client.Close()
-	log.Info("connected", zap.String("cluster", s.identity.Name), zap.String("product", s.identity.Product.String()), zap.String("mode", string(first.Mode)))
-	d, err := newDaemon(s, current.Load, log)
+	defer link.client.Close()
+	s.log.Info("connected", zap.String("cluster", link.identity.Name), zap.String("product", link.identity.Product.String()), zap.String("mode", string(c.Mode)))
+	d, err := newDaemon(link, s.current.Load, s.log)
 	if err != nil {
 		return err
 	}
-	server, err := d.serve(current.Load)
+	server, err := d.serve(s.current.Load)
 	if err != nil {
 		return err
 	}
 	if server != nil {
-		log.Info("listening", zap.String("url", server.URL()))
+		s.log.Info("listening", zap.String("url", server.URL()))
 	}
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		watchConfig(ctx, cmd, &current, level, d, log)
+		s.watch(ctx, d, end)
 	}()
-	if first.Mode == plan.Act {
+	if c.Mode == plan.Act {
 		// Somebody may have died while rebalancing was theirs; where that is long ago, what they changed is put back first.
-		if released, err := mover.Release(ctx, s.client, s.identity.Product, nil, true); err != nil {
-			log.Warn("an expired ownership record could not be cleared", zap.Error(err))
+		if released, err := mover.Release(ctx, link.client, link.identity.Product, nil, true); err != nil {
+			s.log.Warn("an expired ownership record could not be cleared", zap.Error(err))
 		} else if released.Restored {
-			log.Info("an expired ownership record was cleared", zap.String("result", released.Text))
+			s.log.Info("an expired ownership record was cleared", zap.String("result", released.Text))
 		}
 	}
 	err = d.loop.Run(ctx)
-	if server != nil {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		err = errors.Join(err, server.Close(end))
-	}
+	end(nil)
 	<-watched
+	if server != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		err = errors.Join(err, server.Close(closing))
+	}
+	if cause := context.Cause(ctx); err == nil && errors.Is(cause, errRebuild) {
+		return cause
+	}
 	return err
 }
 
 // connectPatiently waits for a cluster that cannot be reached; what refuses us will not change by waiting.
-func connectPatiently(ctx context.Context, c *config.Config, log *zap.Logger) (*session, error) {
+func (s *service) connectPatiently(ctx context.Context, c *config.Config) (*session, error) {
 	for {
-		s, err := connect(ctx, c)
+		link, err := connect(ctx, c)
 		if err == nil {
-			return s, nil
+			return link, nil
 		}
 		if cluster.ClassOf(err) != cluster.Unavailable || ctx.Err() != nil {
 			return nil, err
 		}
-		log.Warn("the cluster cannot be reached; trying again", zap.Error(err), zap.Duration("in", reconnectAfter))
+		s.log.Warn("the cluster cannot be reached; trying again", zap.Error(err), zap.Duration("in", reconnectAfter))
 		timer := time.NewTimer(reconnectAfter)
 		select {
 		case <-ctx.Done():
@@ -106,22 +142,31 @@ func connectPatiently(ctx context.Context, c *config.Config, log *zap.Logger) (*
 	}
 }
 
-// watchConfig takes a changed configuration over while the daemon runs, and keeps the old one where the new is invalid.
-func watchConfig(ctx context.Context, cmd *cobra.Command, current *atomic.Pointer[config.Config], level zap.AtomicLevel, d *daemon, log *zap.Logger) {
-	path, err := cmd.Flags().GetString("config")
-	if err != nil || path == "" {
-		return // everything came from flags and the environment, which do not change
+// watch takes a changed configuration over while the daemon runs, and keeps the old one where the new is invalid.
+func (s *service) watch(ctx context.Context, d *daemon, end context.CancelCauseFunc) {
+	if s.path == "" {
+		return
 	}
-	config.Watch(ctx, path, cmd.Flags(), *current.Load(), func(next config.Config) {
-		if keys := current.Load().RestartNeeded(&next); len(keys) > 0 {
-			log.Warn("these keys take effect at the next start", zap.Strings("keys", keys))
+	config.Watch(ctx, s.path, s.cmd.Flags(), *s.current.Load(), func(next config.Config) {
+		before := s.current.Load()
+		if keys := before.RestartNeeded(&next); len(keys) > 0 {
+			s.log.Warn("these keys take effect at the next start", zap.Strings("keys", keys))
 		}
-		current.Store(&next)
-		setLevel(level, next.Log)
+		s.current.Store(&next)
+		setLevel(s.level, next.Log)
+		d.mover.Configure(moverConfig(&next))
 		d.metrics.ObserveReload(time.Now(), nil)
-		log.Info("configuration taken over", zap.String("mode", string(next.Mode)))
+		s.log.Info("configuration taken over", zap.String("mode", string(next.Mode)))
+		if !reflect.DeepEqual(madeOnce(before), madeOnce(&next)) {
+			end(errRebuild)
+		}
 	}, func(err error) {
 		d.metrics.ObserveReload(time.Now(), err)
-		log.Error("the changed configuration is invalid; the old one stays", zap.Error(err))
+		s.log.Error("the changed configuration is invalid; the old one stays", zap.Error(err))
 	})
+}
+
+// madeOnce is the part of a configuration from which the client, the collector and the ownership are made.
+func madeOnce(c *config.Config) []any {
+	return []any{c.Connection, c.Sampling, c.Ownership, c.Balance.Measured(), c.Balance.Capacity}
 }

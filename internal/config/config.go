@@ -30,7 +30,7 @@ type Config struct {
 // Connection says how to reach and enter the cluster. Secrets are not keys of the file: they come from the files named
 // here or from SHARDONNAY_CONNECTION_PASSWORD and SHARDONNAY_CONNECTION_API_KEY.
 type Connection struct {
-	Addresses          []string      `key:"addresses" restart:"true"` // URLs
+	Addresses          []string      `key:"addresses"` // URLs
 	Username           string        `key:"username"`
 	PasswordFile       string        `key:"password_file"`
 	APIKeyFile         string        `key:"api_key_file"`
@@ -131,9 +131,9 @@ type Stop struct {
 
 // Ownership is the record in the cluster's settings that says who moves copies.
 type Ownership struct {
-	Holder string        `key:"holder" restart:"true"` // never empty once loaded
-	Lease  time.Duration `key:"lease"`                 // after which a record that nobody renewed is void
-	Renew  time.Duration `key:"renew"`                 // how often it is renewed
+	Holder string        `key:"holder"` // never empty once loaded
+	Lease  time.Duration `key:"lease"`  // after which a record that nobody renewed is void
+	Renew  time.Duration `key:"renew"`  // how often it is renewed
 }
 
 // Solver bounds the search.

@@ -201,7 +201,8 @@ func TestRestartNeeded(t *testing.T) {
 	next.Limits.InFlight++
 	next.Connection.Addresses = []string{"http://other:9200"}
 	next.HTTP.Listen = ":1"
-	want := []string{"connection.addresses", "http.listen"}
+	next.Log.Format = "json"
+	want := []string{"http.listen", "log.format"}
 	if diff := cmp.Diff(want, was.RestartNeeded(&next)); diff != "" {
 		t.Error(diff)
 	}

@@ -32,6 +32,8 @@ type Evidence struct {
 	Snapshot *cluster.Snapshot
 	// Wishes counts copies that stand on a node the server's desired balance wants them off (Elasticsearch 8.6 and newer).
 	Wishes int
+	// WishesRefused tells that this user may not read the desired balance.
+	WishesRefused bool
 	// RerouteRefused is what the server answered to a reroute without commands on paper; nil where it was allowed.
 	RerouteRefused error
 	// RecordExpired tells whether the ownership record, where there is one, has run out: its holder is gone.
@@ -131,6 +133,10 @@ func (x *examination) balancers() {
 	if s.RebalanceEnable != "none" && x.s.Health.Relocating > 0 {
 		x.add("balancer-active", Notes, "cluster", "Nothing to do: in mode act it is switched off for as long as the daemon owns rebalancing",
 			"%d relocations are under way and the server's own balancer is on (%s)", x.s.Health.Relocating, s.RebalanceEnable)
+	}
+	if x.WishesRefused {
+		x.add("desired-balance-unreadable", Warns, "cluster", "Give the user the cluster privilege manage, which mode act needs anyway",
+			"this user may not read the server's desired balance: whether it would move copies back cannot be foretold")
 	}
 	if x.Wishes > 0 {
 		x.add("desired-balance-wishes", Warns, "cluster", "DELETE /_internal/desired_balance (the daemon does so when it takes over)",

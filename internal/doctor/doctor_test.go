@@ -23,6 +23,8 @@ func TestExamine(t *testing.T) {
 			switch arg.Key {
 			case "wishes":
 				e.Wishes = 3
+			case "unreadable":
+				e.WishesRefused = true
 			case "refused":
 				e.RerouteRefused = errors.New("403 security_exception")
 			case "owner":
