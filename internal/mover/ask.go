@@ -80,7 +80,7 @@ func (c *carrying) pick(l *look) (batch []*flight, stop *Stop) {
 		}
 		k := l.find(f.key(), f.move.AllocationID)
 		t := transfer{index: f.move.Index, from: l.sender(k), to: f.move.To.ID, bytes: f.move.Bytes}
-		block := c.mustWait(f, t, l, arriving[f.move.To.ID])
+		block := c.mustWait(f, t, l, arriving[f.move.To.ID], g.out[t.from])
 		if block == nil {
 			if reason := g.admits(t, time.Now()); reason != "" {
 				block = &Stop{Kind: GateFull, Text: reason, Cure: "It goes on once what is under way has landed"}
@@ -157,15 +157,19 @@ func (c *carrying) staleReason(f *flight, l *look) string {
 	return ""
 }
 
-// mustWait is why a move that holds has to wait all the same: busy nodes, a snapshot, a disk without room yet.
-func (c *carrying) mustWait(f *flight, t transfer, l *look, arriving int64) *Stop {
+// mustWait is why a move that holds has to wait all the same: busy nodes, a snapshot, a disk without room yet. arriving is
+// the bytes on their way to the target, sending the number of transfers under way from the node the data is read on.
+func (c *carrying) mustWait(f *flight, t transfer, l *look, arriving int64, sending int) *Stop {
 	if s := snapshotting(l, l.find(f.key(), f.move.AllocationID)); s != nil {
 		return s
 	}
-	for _, id := range []cluster.NodeID{t.from, t.to} {
-		if s := c.busy(id); s != nil {
-			return s
-		}
+	if s := c.busy(t.to); s != nil {
+		return s
+	}
+	// A busy node must be able to get rid of what keeps it busy: its own copies leave it, one at a time. Reading for a copy
+	// that leaves another node would only add to its work.
+	if s := c.busy(t.from); s != nil && (t.from != f.move.From.ID || sending > 0) {
+		return s
 	}
 	disk, known := l.disks[f.move.To.ID]
 	switch {
