@@ -140,25 +140,26 @@ func TestMemory(t *testing.T) {
 	r := newRates(&o)
 	take(t, w, r)
 	w.tick = 60_000
-	a, err := gather(context.Background(), w, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := assemble(a, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.learn(p)
-	s := r.estimate(p)
-	all := memory() - before
-	for _, held := range []any{a, p, w} {
-		runtime.KeepAlive(held)
-	}
-	a, p = nil, nil
+	var s *cluster.Snapshot
+	all := func() uint64 {
+		a, err := gather(t.Context(), w, &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := assemble(a, &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.learn(p)
+		s = r.estimate(p)
+		held := memory() - before
+		runtime.KeepAlive(a)
+		runtime.KeepAlive(p)
+		return held
+	}()
 	kept := memory() - before
-	for _, held := range []any{s, r, w} {
-		runtime.KeepAlive(held)
-	}
+	runtime.KeepAlive(r)
+	runtime.KeepAlive(w)
 	t.Logf("%d copies: %d MB at the peak, %d MB kept with the snapshot", len(s.Copies), all>>20, kept>>20)
 	if all > 150<<20 {
 		t.Errorf("%d MB at the peak", all>>20)

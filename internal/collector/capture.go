@@ -279,7 +279,7 @@ func (r *recorder) read(ctx context.Context, what es.Request, decode func(io.Rea
 		_, err = io.Copy(file, body)
 		return errors.Join(err, file.Close())
 	}); err != nil {
-		os.Remove(path) // half an answer is none
+		_ = os.Remove(path) // half an answer is none
 		return err
 	}
 	return r.folder.read(ctx, what, decode)

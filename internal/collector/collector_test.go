@@ -71,7 +71,7 @@ func serveAs(t *testing.T, c *sim.Cluster, config es.Config) *es.Client {
 func (l *lab) restart() {
 	l.t.Helper()
 	o := l.o
-	o.Now = l.Cluster.Now
+	o.Now = l.Now
 	var err error
 	if l.Collector, err = New(l.client, o); err != nil {
 		l.t.Fatal(err)

@@ -171,9 +171,9 @@ func (r *rates) explain(s *cluster.Snapshot) {
 			counts[c.Provenance]++
 		}
 	}
-	switch since := counts[cluster.SinceStart]; {
-	case since == 0:
-	case since == active:
+	switch since := counts[cluster.SinceStart]; since {
+	case 0:
+	case active:
 		s.Warnings = append(s.Warnings, "There is one sample: rates are averages since each copy or its node started, not of now.")
 	default:
 		s.Warnings = append(s.Warnings, fmt.Sprintf("The rates of %d copies are averages since they or their nodes started: they were seen once.", since))

@@ -334,7 +334,8 @@ func TestBytesMoving(t *testing.T) {
 func TestCapacity(t *testing.T) {
 	c := sim.New(sim.Config{Seed: 1})
 	for _, spec := range []sim.NodeSpec{
-		{Name: "big1", Processors: 32, Attributes: map[string]string{"zone": "a"}}, {Name: "small1", Processors: 4, Attributes: map[string]string{"zone": "b"}},
+		{Name: "big1", Processors: 32, Attributes: map[string]string{"zone": "a"}},
+		{Name: "small1", Processors: 4, Attributes: map[string]string{"zone": "b"}},
 		{Name: "odd", Attributes: map[string]string{"zone": "a", "shardonnay_capacity_search": "3.5"}},
 	} {
 		if _, err := c.AddNode(spec); err != nil {
@@ -358,8 +359,10 @@ func TestCapacity(t *testing.T) {
 		}
 	}
 	for _, o := range []Options{
-		{Dimensions: []cluster.Dimension{{Name: "heat"}}}, {Capacity: []CapacityRule{{Node: "*", Dimension: "heap", Capacity: 1}}},
-		{Capacity: []CapacityRule{{Node: "*", Dimension: "disk"}}}, {StateDir: filepath.Join(os.Args[0], "below-a-file")},
+		{Dimensions: []cluster.Dimension{{Name: "heat"}}},
+		{Capacity: []CapacityRule{{Node: "*", Dimension: "heap", Capacity: 1}}},
+		{Capacity: []CapacityRule{{Node: "*", Dimension: "disk"}}},
+		{StateDir: filepath.Join(os.Args[0], "below-a-file")},
 	} {
 		if _, err := New(nil, o); cluster.ClassOf(err) != cluster.Invalid {
 			t.Errorf("%+v: %v", o, err)

@@ -94,7 +94,7 @@ func TestRealClusters(t *testing.T) {
 		}
 		t.Logf("%d searches in %v", searches, s.Window)
 		checkReal(t, s, streams)
-		checkClient(t, ctx, client, identity.Product, s)
+		checkClient(ctx, t, client, identity.Product, s)
 
 		dir := t.TempDir()
 		check(c.Capture(ctx, dir, 1, 0))
@@ -169,7 +169,7 @@ func checkReal(t *testing.T, s *cluster.Snapshot, streams bool) {
 }
 
 // checkClient sends the orders: a good move beside an impossible one, a cancel, a setting; and reads what they change.
-func checkClient(t *testing.T, ctx context.Context, client *es.Client, product cluster.Product, s *cluster.Snapshot) {
+func checkClient(ctx context.Context, t *testing.T, client *es.Client, product cluster.Product, s *cluster.Snapshot) {
 	t.Helper()
 	check := func(err error) {
 		if err != nil {

@@ -54,7 +54,7 @@ func (r *rates) save() error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name()) // fails once it has its name
+	defer func() { _ = os.Remove(file.Name()) }() // fails once it has its real name
 	packed, err := gzip.NewWriterLevel(file, gzip.BestSpeed)
 	if err == nil {
 		err = json.NewEncoder(packed).Encode(saved)

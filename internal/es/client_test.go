@@ -82,75 +82,89 @@ func TestBadAnswers(t *testing.T) {
 		{
 			"privilege missing, OpenSearch names it",
 			says(403, asJSON, `{"error":{"type":"security_exception","reason":"no permissions for [cluster:monitor/health] and User [name=joe]"},"status":403}`),
-			health, cluster.Refused, []string{"privilege cluster:monitor/health"},
+			health, cluster.Refused,
+			[]string{"privilege cluster:monitor/health"},
 		},
 		{
 			"privilege missing, unnamed",
 			says(403, asJSON, `{"message":"Forbidden"}`),
-			reroute, cluster.Refused, []string{"Forbidden", "privilege cluster:admin/reroute"},
+			reroute, cluster.Refused,
+			[]string{"Forbidden", "privilege cluster:admin/reroute"},
 		},
 		{
 			"managed service",
 			says(403, asJSON, `{"Message":"Your request: '/_cluster/reroute' is not allowed."}`),
-			reroute, cluster.Refused, []string{"is not allowed", "managed service", "dry-run"},
+			reroute, cluster.Refused,
+			[]string{"is not allowed", "managed service", "dry-run"},
 		},
 		{
 			"no master",
 			says(503, asJSON, `{"error":{"type":"cluster_manager_not_discovered_exception","reason":null},"status":503}`),
 			func(c *Client) error { _, err := c.Routing(t.Context()); return err },
-			cluster.Unavailable, []string{"HTTP 503 cluster_manager_not_discovered_exception", "no elected master"},
+			cluster.Unavailable,
+			[]string{"HTTP 503 cluster_manager_not_discovered_exception", "no elected master"},
 		},
 		{
 			"overloaded",
 			says(429, asJSON, `{"error":{"type":"circuit_breaking_exception","reason":"[parent] Data too large"},"status":429}`),
-			health, cluster.Unavailable, []string{"HTTP 429", "Data too large", "more to do than it can"},
+			health, cluster.Unavailable,
+			[]string{"HTTP 429", "Data too large", "more to do than it can"},
 		},
 		{
 			"error as a plain text",
 			says(400, asJSON, `{"error":"no handler found for uri [/_cluster/health] and method [GET]","status":400}`),
-			health, cluster.Refused, []string{"no handler found", "Check that the address"},
+			health, cluster.Refused,
+			[]string{"no handler found", "Check that the address"},
 		},
 		{
 			"proxy cannot reach the cluster",
 			says(502, asHTML, "<html><body>Bad Gateway</body></html>"),
-			health, cluster.Unavailable, []string{"HTTP 502", "web page", "cannot reach it"},
+			health, cluster.Unavailable,
+			[]string{"HTTP 502", "web page", "cannot reach it"},
 		},
 		{
 			"login page of a proxy",
 			says(200, asHTML, "<!DOCTYPE html><html>Please log in</html>"),
-			connect, cluster.Refused, []string{"web page", "check the address"},
+			connect, cluster.Refused,
+			[]string{"web page", "check the address"},
 		},
 		{
 			"web page without a content type",
 			says(200, "", "<html>hello</html>"),
-			connect, cluster.Refused, []string{"not an Elasticsearch or OpenSearch cluster"},
+			connect, cluster.Refused,
+			[]string{"not an Elasticsearch or OpenSearch cluster"},
 		},
 		{
 			"sent elsewhere",
 			func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "https://sso.example.org/login?token=s3cret", http.StatusFound)
 			},
-			connect, cluster.Refused, []string{"HTTP 302", "sends us on to https://sso.example.org:"},
+			connect, cluster.Refused,
+			[]string{"HTTP 302", "sends us on to https://sso.example.org:"},
 		},
 		{
 			"some other JSON",
 			says(200, asJSON, `{"service":"billing","version":"2.1"}`),
-			connect, cluster.Refused, []string{"names no version", "check the address"},
+			connect, cluster.Refused,
+			[]string{"names no version", "check the address"},
 		},
 		{
 			"too old",
 			says(200, asJSON, `{"cluster_name":"attic","cluster_uuid":"u","version":{"number":"6.8.23","build_flavor":"default"},"tagline":"You Know, for Search"}`),
-			connect, cluster.Refused, []string{"attic", "it runs Elasticsearch 6.8.23", "Supported are Elasticsearch 7 to 9"},
+			connect, cluster.Refused,
+			[]string{"attic", "it runs Elasticsearch 6.8.23", "Supported are Elasticsearch 7 to 9"},
 		},
 		{
 			"serverless",
 			says(200, asJSON, `{"cluster_name":"s","version":{"number":"8.11.0","build_flavor":"serverless"},"tagline":"You Know, for Search"}`),
-			connect, cluster.Refused, []string{"serverless"},
+			connect, cluster.Refused,
+			[]string{"serverless"},
 		},
 		{
 			"a third product",
 			says(200, asJSON, `{"cluster_name":"s","version":{"number":"8.11.0","distribution":"elsewhere"}}`),
-			connect, cluster.Refused, []string{`it is a "elsewhere"`},
+			connect, cluster.Refused,
+			[]string{`it is a "elsewhere"`},
 		},
 		{
 			"cut off",
@@ -158,12 +172,14 @@ func TestBadAnswers(t *testing.T) {
 				w.Header().Set("Content-Length", "500")
 				_, _ = io.WriteString(w, `{"status":"green","number_of_nodes":`)
 			},
-			health, cluster.Incomplete, []string{"/_cluster/health", "at byte 35, /number_of_nodes: it ends in the middle"},
+			health, cluster.Incomplete,
+			[]string{"/_cluster/health", "at byte 35, /number_of_nodes: it ends in the middle"},
 		},
 		{
 			"not JSON",
 			says(200, asJSON, `{"status":green}`),
-			health, cluster.Incomplete, []string{"/_cluster/health", "at byte 10, /status"},
+			health, cluster.Incomplete,
+			[]string{"/_cluster/health", "at byte 10, /status"},
 		},
 		{
 			"cut while compressed",
@@ -173,12 +189,14 @@ func TestBadAnswers(t *testing.T) {
 				_, _ = io.WriteString(z, `{"status":"green"`)
 				_ = z.Flush()
 			},
-			health, cluster.Incomplete, []string{"/_cluster/health", "it ends in the middle"},
+			health, cluster.Incomplete,
+			[]string{"/_cluster/health", "it ends in the middle"},
 		},
 		{
 			"refused move",
 			says(400, asJSON, `{"error":{"type":"illegal_argument_exception","reason":"failed to resolve [b], no matching nodes"},"status":400}`),
-			reroute, cluster.Rejected, []string{"failed to resolve [b]", "The cluster did nothing"},
+			reroute, cluster.Rejected,
+			[]string{"failed to resolve [b]", "The cluster did nothing"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

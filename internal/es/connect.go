@@ -157,7 +157,7 @@ func withoutEnvironment(prefix string, f func() error) error {
 			if err := os.Unsetenv(name); err != nil {
 				return err
 			}
-			defer os.Setenv(name, value)
+			defer func() { _ = os.Setenv(name, value) }()
 		}
 	}
 	return f()
@@ -200,8 +200,7 @@ func tlsConfig(config Config) (*tls.Config, error) {
 
 // pathless drops the file name that the message already has.
 func pathless(err error) error {
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err
 	}
 	return err
@@ -217,8 +216,10 @@ func signing(aws AWS) (signer.Signer, error) {
 		service = "es"
 	}
 	broken := func(err error) error {
-		return &cluster.Error{Class: cluster.Invalid, Op: "set up AWS signing for", What: aws.Region, Err: err,
-			Hint: "Check the region and the AWS configuration files."}
+		return &cluster.Error{
+			Class: cluster.Invalid, Op: "set up AWS signing for", What: aws.Region, Err: err,
+			Hint: "Check the region and the AWS configuration files.",
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()

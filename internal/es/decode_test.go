@@ -271,7 +271,9 @@ func TestIdentify(t *testing.T) {
 		{"OpenSearch", Root{Number: "2.19.6", Distribution: "opensearch"}, v("2.19.6"), "OpenSearch 2.19.6"},
 		{"OpenSearch in a rolling upgrade", Root{Number: "3.1.0", Distribution: "opensearch"}, v("3.1.0", "2.19.6", "3.1.0"), "OpenSearch 2.19.6"},
 		{
-			"OpenSearch that calls itself 7.10.2", Root{Number: "7.10.2", Tagline: "The OpenSearch Project: https://opensearch.org/"}, v("2.11.0"),
+			"OpenSearch that calls itself 7.10.2",
+			Root{Number: "7.10.2", Tagline: "The OpenSearch Project: https://opensearch.org/"},
+			v("2.11.0"),
 			"OpenSearch 2.11.0",
 		},
 		{"the same on a service that hides the tagline", Root{Number: "7.10.2", Flavor: "oss"}, v("1.3.2", "1.3.2"), "OpenSearch 1.3.2"},

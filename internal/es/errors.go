@@ -67,8 +67,7 @@ func OutcomeUnknown(err error) bool {
 // mayHaveBeenApplied is OutcomeUnknown's judgement on a write that left this machine. A 4xx is the server's word that
 // it did nothing; all else leaves the question open.
 func mayHaveBeenApplied(err error) bool {
-	var status *StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Status/100 != 4 || status.Status == http.StatusRequestTimeout
 	}
 	return true
@@ -97,8 +96,7 @@ func (r request) error(s *seed, class cluster.Class, why error, cure string) *cl
 // there already.
 func unwrapTransport(err error) error {
 	for {
-		var named *url.Error
-		if errors.As(err, &named) {
+		if named, ok := errors.AsType[*url.Error](err); ok {
 			err = named.Err
 			continue
 		}
@@ -314,8 +312,7 @@ func parseError(body []byte) (kind, reason string, managed bool) {
 
 // unreadable is an answer that came and is not what it should be.
 func unreadable(s *seed, r request, err error) error {
-	var known *cluster.Error
-	if errors.As(err, &known) {
+	if _, ok := errors.AsType[*cluster.Error](err); ok {
 		return err // the decoder knew better
 	}
 	return r.error(s, cluster.Incomplete, err,

@@ -10,9 +10,13 @@ import (
 	"testing"
 )
 
-// seeds are what the real clusters answered, as far as small enough for a fuzzer to change in a useful way.
-func seeds(f *testing.F, file string) {
+// seeds are what the real clusters answered, where that is small enough for a fuzzer to change in a useful way, and
+// examples written for it.
+func seeds(f *testing.F, file string, examples ...string) {
 	f.Helper()
+	for _, example := range examples {
+		f.Add([]byte(example))
+	}
 	paths, err := filepath.Glob("../collector/testdata/captures/*/" + file + ".gz")
 	if err != nil {
 		f.Fatal(err)
@@ -30,7 +34,9 @@ func seeds(f *testing.F, file string) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(text)
+		if len(text) < 2000 {
+			f.Add(text)
+		}
 	}
 	for _, odd := range []string{`{}`, `null`, `[]`, ``, `{"nodes":null}`, `{"a":{"b":[{"c":1e999}]}}`, "{\"\xff\":1}"} {
 		f.Add([]byte(odd))
@@ -66,13 +72,23 @@ func decodes[T any](f *testing.F, decode func(io.Reader) (T, error)) {
 
 func FuzzRoot(f *testing.F) { seeds(f, "version.json"); decodes(f, DecodeRoot) }
 
-func FuzzNodes(f *testing.F) { seeds(f, "nodes.json"); decodes(f, DecodeNodes) }
+func FuzzNodes(f *testing.F) {
+	seeds(f, "nodes.json", `{"nodes":{"A":{"name":"n1","version":"2.19.6","roles":["data"],"attributes":{"zone":"a"},"os":{"allocated_processors":2},`+
+		`"jvm":{"mem":{"heap_max_in_bytes":1024}},"settings":{"node":{"processors":"1.5"}}}}}`)
+	decodes(f, DecodeNodes)
+}
 
-func FuzzRouting(f *testing.F) { seeds(f, "cluster_state.json"); decodes(f, DecodeRouting) }
+func FuzzRouting(f *testing.F) {
+	seeds(f, "cluster_state.json", `{"cluster_uuid":"u","version":912,"nodes":{"A":{"name":"n 1","ephemeral_id":"e1"}},"blocks":{"indices":{"s":{"4":{}}}},`+
+		`"routing_table":{"indices":{"a":{"shards":{"0":[{"state":"RELOCATING","primary":true,"node":"A","relocating_node":"B","allocation_id":{"id":"i","relocation_id":"j"}},`+
+		`{"state":"UNASSIGNED","primary":false,"node":null,"unassigned_info":{"reason":"NODE_LEFT","delayed":true}}]}}}},`+
+		`"metadata":{"indices":{"a":{"state":"close","settings":{"index":{"uuid":"u","number_of_shards":"1"}}}}}}`)
+	decodes(f, DecodeRouting)
+}
 
 func FuzzSettings(f *testing.F) {
 	f.Add([]byte(`{"persistent":{"cluster":{"routing":{"allocation":{"disk.watermark.low":"85%","exclude":{"_ip":"a,b"}}}}},"transient":{"a":["b",{}]}}`))
-	seeds(f, "version.json")
+	seeds(f, "cluster_settings.json")
 	decodes(f, func(r io.Reader) (any, error) {
 		raw, err := DecodeSettings(r)
 		if err == nil {
@@ -82,13 +98,21 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-func FuzzIndexSettings(f *testing.F) { seeds(f, "settings.json"); decodes(f, DecodeIndexSettings) }
+func FuzzIndexSettings(f *testing.F) {
+	seeds(f, "settings.json", `{"a":{"settings":{"index.uuid":"u","index.number_of_shards":"3","index.routing.allocation.include.zone":"a,b","index":{"creation_date":"1"}}}}`)
+	decodes(f, DecodeIndexSettings)
+}
 
-func FuzzNodeStats(f *testing.F) { seeds(f, "nodes_stats.json"); decodes(f, DecodeNodeStats) }
+func FuzzNodeStats(f *testing.F) {
+	seeds(f, "nodes_stats.json", `{"_nodes":{"failed":1,"failures":[{"node_id":"B","caused_by":{"reason":"r"}}]},"nodes":{"A":{"timestamp":1760000000000,`+
+		`"os":{"cpu":{"percent":35}},"fs":{"total":{"total_in_bytes":100},"data":[{}]},"thread_pool":{"write":{"queue":1,"rejected":3}},`+
+		`"indices":{"store":{"size_in_bytes":5},"shards":{"a":[{"0":{"routing":{"state":"STARTED","primary":true},"docs":{"count":1},"seq_no":{"max_seq_no":-1}}}]}}}}}`)
+	decodes(f, DecodeNodeStats)
+}
 
 func FuzzIndicesStats(f *testing.F) {
 	f.Add([]byte(`{"_shards":{"failed":0},"indices":{"a":{"shards":{"0":[{"routing":{"state":"STARTED","node":"A"},"docs":{"count":1}}]}}}}`))
-	seeds(f, "version.json")
+	seeds(f, "indices_stats.json")
 	decodes(f, func(r io.Reader) (any, error) { shards, _, err := DecodeIndicesStats(r); return shards, err })
 }
 

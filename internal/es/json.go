@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,8 +64,7 @@ func (r *reader) fail(err error) {
 		err = io.ErrUnexpectedEOF
 	}
 	at := &SyntaxError{Offset: r.d.InputOffset(), Path: string(r.d.StackPointer()), Err: err}
-	var syntactic *jsontext.SyntacticError
-	if errors.As(err, &syntactic) {
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		at.Offset, at.Path, at.Err = syntactic.ByteOffset, string(syntactic.JSONPointer), syntactic.Err
 	}
 	if errors.Is(at.Err, io.ErrUnexpectedEOF) {
@@ -196,11 +196,9 @@ func (r *reader) scalar() []byte {
 	if value.Kind() != '"' {
 		return value
 	}
-	for _, b := range value {
-		if b == '\\' {
-			unquoted, _ := jsontext.AppendUnquote(nil, value) // ReadValue has checked it
-			return unquoted
-		}
+	if slices.Contains(value, '\\') {
+		unquoted, _ := jsontext.AppendUnquote(nil, value) // ReadValue has checked it
+		return unquoted
 	}
 	return value[1 : len(value)-1]
 }

@@ -21,8 +21,7 @@ const (
 // cluster a moment ago would be twice too much now.
 func (c *Client) pause(err error, round int) (time.Duration, bool) {
 	jittered := time.Duration(float64(c.backoff<<round) * (0.5 + rand.Float64()/2))
-	var status *StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*StatusError](err); ok {
 		switch status.Status {
 		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			return min(max(jittered, status.retryAfter), longestPause), true
