@@ -68,7 +68,7 @@ func (c *carrying) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			c.giveUp("the carrying was interrupted", Skipped)
-			return nil
+			return nil //nolint:nilerr // a read that fails because we were told to stop is no failure
 		case errors.As(err, &hold):
 			c.report.Stop = &Stop{Kind: hold.Kind, Text: hold.Text, Cure: hold.Cure}
 			c.giveUp(hold.Text, Skipped)

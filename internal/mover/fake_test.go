@@ -86,6 +86,9 @@ func newFake(t *testing.T, text string) (*fake, *cluster.Snapshot) {
 	return f, s
 }
 
+// pass lets time pass in the bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
 func duration(bytes int64) time.Duration {
 	return time.Duration(float64(bytes) / (1 << 30) * float64(time.Second))
 }
@@ -169,7 +172,7 @@ func (f *fake) plan(lines ...string) *plan.Plan {
 			From: plan.Place{ID: k.Node, Name: string(k.Node)}, To: plan.Place{ID: cluster.NodeID(to), Name: to},
 			BytesSource: plan.Source{ID: k.Node},
 		}
-		for _, seq := range strings.Split(waits, ",") {
+		for seq := range strings.SplitSeq(waits, ",") {
 			if n, err := strconv.Atoi(seq); err == nil {
 				m.After = append(m.After, n)
 			}

@@ -203,7 +203,7 @@ func (l *Ledger) noteUndone(seen *look, now time.Time) bool {
 			continue
 		}
 		key := shardKey{e.Move.Index, e.Move.Shard}
-		back := false
+		var back bool
 		if k := seen.find(key, e.NewID); k != nil {
 			back = k.Target == e.Move.From.ID
 		} else {

@@ -142,7 +142,7 @@ func (r *roster) note(l *look, s *cluster.Snapshot, settle time.Duration, now ti
 	first := r.known == nil
 	if first {
 		r.known = make(map[cluster.NodeID]es.RoutingNode)
-		r.young(s, settle, now)
+		r.young(s, settle)
 		for i := range s.Nodes { // one that the snapshot has seen and that is gone by now has just left
 			n := &s.Nodes[i]
 			r.known[n.ID] = es.RoutingNode{ID: n.ID, Name: n.Name, EphemeralID: n.EphemeralID}
@@ -170,7 +170,7 @@ func (r *roster) note(l *look, s *cluster.Snapshot, settle time.Duration, now ti
 func (r *roster) settled(l *look) bool { return l.health.Delayed == 0 && l.health.Initializing == 0 }
 
 // young finds the nodes that started less than settle ago although the cluster as a whole is older.
-func (r *roster) young(s *cluster.Snapshot, settle time.Duration, now time.Time) {
+func (r *roster) young(s *cluster.Snapshot, settle time.Duration) {
 	oldest := time.Duration(0)
 	for i := range s.Nodes {
 		oldest = max(oldest, s.Nodes[i].Uptime)

@@ -211,10 +211,16 @@ func TestCarry(t *testing.T) {
 			want:   "landed b/0->n4; skipped a/0->n2 (the disk of n2 could not be read); stop no_room",
 		},
 		{
-			name: "a busy node on either side: it waits for the next plan", plan: "a/0/p/n1 -> n2|b/0/r/n3 -> n4",
+			name: "a busy target: it waits for the next plan", plan: "a/0/p/n1 -> n2|b/0/r/n3 -> n4",
+			config: func(c *Config) { c.Stops.CPU = 0.9 },
+			before: func(_ *fake, s *cluster.Snapshot) { s.Nodes[1].CPU = 0.95 },
+			want:   "skipped a/0->n2 (n2 is at 95% CPU); skipped b/0->n4 (n2 is at 95% CPU); stop node_busy",
+		},
+		{
+			name: "a busy node gets rid of its own copies, one after the other", plan: "a/0/p/n1 -> n2|a/1/p/n1 -> n3",
 			config: func(c *Config) { c.Stops.CPU = 0.9 },
 			before: func(_ *fake, s *cluster.Snapshot) { s.Nodes[0].CPU = 0.95 },
-			want:   "landed b/0->n4; skipped a/0->n2 (n1 is at 95% CPU); stop node_busy",
+			want:   "landed a/0->n2; landed a/1->n3",
 		},
 		{
 			name: "a replica's data comes from the primary's node, which is busy", plan: "b/0/r/n3 -> n4",
@@ -438,7 +444,7 @@ func TestHalfTheLimitsAfterAStorm(t *testing.T) {
 		if err != nil || r.Count[Landed] != 2 || most != 1 {
 			t.Fatalf("%s, %v; %d at a time", told(r), err, most)
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		most = 0
 		r, err = m.Carry(t.Context(), f.plan("new-3 -> n1", "new-4 -> n3"), s)
 		if err != nil || r.Count[Landed] != 2 || most != 2 {
@@ -584,7 +590,7 @@ func TestAdoption(t *testing.T) {
 		want  string
 	}{
 		{"still under way", func(*fake) {}, "landed a/1->n3"},
-		{"landed meanwhile", func(*fake) { time.Sleep(time.Minute) }, "landed a/1->n3"},
+		{"landed meanwhile", func(*fake) { pass(time.Minute) }, "landed a/1->n3"},
 		{"cancelled meanwhile", func(f *fake) { f.copy("a/1/p/n1").stop() }, "cancelled a/1->n3 (it ended where it began: cancelled, or failed at the server; its log says why)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -689,7 +695,7 @@ func TestPingPong(t *testing.T) {
 					t.Fatalf("round %d: %s, %v", round, told(r), err)
 				}
 				f.begin(k, "n1") // and back
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 			}
 			r, err := m.Carry(t.Context(), f.plan("a/2/p/n1 -> n4"), s)
 			if err != nil || r.Stop == nil || r.Stop.Kind != PingPong {
@@ -727,11 +733,11 @@ func TestLedgerAgainstOscillation(t *testing.T) {
 		if back := l.Returns(time.Now()); len(back) != 1 || back["new-1"] != (plan.Return{Node: "n1", MinGain: 3}) {
 			t.Errorf("returns are %v", back)
 		}
-		time.Sleep(2 * time.Hour)
+		pass(2 * time.Hour)
 		if cooling := l.CoolingDown(time.Now(), time.Hour); len(cooling) != 0 {
 			t.Errorf("two hours later cooling down are %v", cooling)
 		}
-		time.Sleep(24 * time.Hour)
+		pass(24 * time.Hour)
 		if back := l.Returns(time.Now()); len(back) != 0 {
 			t.Errorf("a day later returns are %v", back)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,8 +34,7 @@ func (f *fake) rebalance() string {
 }
 
 func kindOf(err error) StopKind {
-	var hold *Hold
-	if errors.As(err, &hold) {
+	if hold, is := errors.AsType[*Hold](err); is {
 		if hold.Text == "" || hold.Cure == "" {
 			return "silent " + hold.Kind
 		}
@@ -90,7 +90,7 @@ func TestOwnershipOfOne(t *testing.T) {
 		{
 			name: "our record is renewed before it expires", while: func(f *fake, o *Ownership) {
 				for range 50 {
-					time.Sleep(15 * time.Second)
+					pass(15 * time.Second)
 					if _, err := o.Confirm(f.t.Context()); err != nil {
 						f.t.Error(err)
 					}
@@ -99,12 +99,12 @@ func TestOwnershipOfOne(t *testing.T) {
 		},
 		{
 			name: "a renewal fails and the next one does not", while: func(f *fake, o *Ownership) {
-				time.Sleep(25 * time.Second)
+				pass(25 * time.Second)
 				f.fail["put"] = &cluster.Error{Class: cluster.Unavailable, Err: errors.New("HTTP 429")}
 				if _, err := o.Confirm(f.t.Context()); err != nil {
 					f.t.Error("with most of the lease left:", err)
 				}
-				time.Sleep(20 * time.Second)
+				pass(20 * time.Second)
 				if _, err := o.Confirm(f.t.Context()); err == nil {
 					f.t.Error("with little of the lease left it goes on")
 				}
@@ -112,15 +112,13 @@ func TestOwnershipOfOne(t *testing.T) {
 			}, after: "- nobody",
 		},
 		{
-			name: "we slept past our lease", while: func(f *fake, _ *Ownership) { time.Sleep(time.Hour) }, kind: NotHeld, after: "none n before unset",
+			name: "we slept past our lease", while: func(f *fake, _ *Ownership) { pass(time.Hour) }, kind: NotHeld, after: "none n before unset",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, s := newFake(t, fourNodes)
-				for key, value := range test.before {
-					f.persistent[key] = value
-				}
+				maps.Copy(f.persistent, test.before)
 				o := f.owner("n")
 				if err := o.Acquire(t.Context()); err != nil {
 					t.Fatal(err)
@@ -235,7 +233,7 @@ func TestTwoInstancesContend(t *testing.T) {
 				t.Errorf("a write %v late: %d holders, %v and %v", slow.delay, holders, first, second)
 			}
 			// The other one takes over when the first is gone without a word, and puts back what was there before both.
-			time.Sleep(2 * time.Minute)
+			pass(2 * time.Minute)
 			heir := f.owner("three")
 			if err := heir.Acquire(t.Context()); err != nil {
 				t.Fatal(err)
@@ -253,7 +251,7 @@ type slowPut struct {
 }
 
 func (s *slowPut) PutSettings(ctx context.Context, settings map[string]any) error {
-	time.Sleep(s.delay)
+	pass(s.delay)
 	return s.fake.PutSettings(ctx, settings)
 }
 

@@ -70,7 +70,7 @@ func Release(ctx context.Context, api API, product cluster.Product, s *cluster.S
 	switch {
 	case !present:
 		return Released{Value: value, Returns: []Return{}, Text: fmt.Sprintf("there is no ownership record; %s is %s", rebalanceKey, value)}, nil
-	case onlyExpired && (broken != nil || !record.Expired(time.Now())):
+	case onlyExpired && (record == nil || !record.Expired(time.Now())):
 		return Released{Record: record, Value: value, Returns: []Return{}, Text: "the ownership record has not expired"}, nil
 	case broken != nil:
 		if err := put(ctx, api, map[string]any{ownerKey: nil}); err != nil {

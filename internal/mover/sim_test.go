@@ -175,9 +175,12 @@ func (r *rig) wait(what string, so func() bool) {
 	}
 }
 
-// whenMoving does something as soon as a copy is on its way, however quickly that lands.
-func (r *rig) whenMoving(do func()) {
-	r.sim.Inject(sim.Fault{Kind: sim.FaultAct, Method: "GET", Path: "/_cluster/state/*", Skip: 1, Count: 1, Then: func(c *sim.Cluster) { do() }})
+// whenMoving lets something happen in the cluster a second after the next request, by its clock: whatever was asked for is
+// on its way then, and takes most of a minute.
+func (r *rig) whenMoving(do func(*sim.Cluster)) {
+	r.sim.Inject(sim.Fault{Kind: sim.FaultAct, Method: "POST", Path: "/_cluster/reroute", Count: 1, Then: func(c *sim.Cluster) {
+		c.At(time.Second, do)
+	}})
 }
 
 // carry carries to the end and demands that the report adds up.
@@ -367,7 +370,7 @@ func TestNodeDiesInMidMove(t *testing.T) {
 	r.acquire(own)
 	s := r.snapshot()
 	p := r.plan(s, 8)
-	r.whenMoving(func() { r.sim.Kill(p.Moves[0].To.Name) })
+	r.whenMoving(func(c *sim.Cluster) { c.Kill(p.Moves[0].To.Name) })
 	m := r.mover(r.ledger(""), own, func(c *mover.Config) { c.Limits.Cluster = 1; c.Stops.Settle = 500 * time.Millisecond })
 	report := r.carry(t.Context(), m, p, s)
 	if report.Stop == nil || report.Stop.Kind != mover.NodeMissing || report.Count[mover.Landed] > 1 || report.Stop.Text == "" {
@@ -417,9 +420,7 @@ func TestPersonChangesTheSetting(t *testing.T) {
 	r.acquire(own)
 	s := r.snapshot()
 	p := r.plan(s, 8)
-	r.sim.Inject(sim.Fault{Kind: sim.FaultAct, Method: "POST", Path: "/_cluster/reroute", Count: 1, Then: func(c *sim.Cluster) {
-		go func() { _ = c.SetPersistent(map[string]string{setting: "replicas"}) }()
-	}})
+	r.whenMoving(func(c *sim.Cluster) { _ = c.SetPersistent(map[string]string{setting: "replicas"}) })
 	report := r.carry(t.Context(), r.mover(r.ledger(""), own, func(c *mover.Config) { c.Limits.Cluster = 1 }), p, s)
 	if report.Stop == nil || report.Stop.Kind != mover.RebalanceChanged || report.Count[mover.Landed] > 2 {
 		t.Errorf("%v, stop %+v", report.Count, report.Stop)
@@ -533,7 +534,7 @@ func TestDesiredBalanceWishes(t *testing.T) {
 			// One that is cancelled while we watch it.
 			s = r.snapshot()
 			p := r.plan(s, 1)
-			r.whenMoving(func() { _ = r.sim.Cancel(p.Moves[0].Index, p.Moves[0].Shard, p.Moves[0].To.Name) })
+			r.whenMoving(func(c *sim.Cluster) { _ = c.Cancel(p.Moves[0].Index, p.Moves[0].Shard, p.Moves[0].To.Name) })
 			report := r.carry(t.Context(), r.mover(r.ledger(""), own, nil), p, s)
 			if report.Count[mover.Cancelled] != 1 {
 				t.Fatalf("%v", report.Count)

@@ -25,9 +25,9 @@ func TestThePageExplainsEverything(t *testing.T) {
 		if of.Kind() != reflect.Struct || of == reflect.TypeFor[time.Time]() {
 			return nil
 		}
-		for i := range of.NumField() {
-			names = append(names, of.Field(i).Tag.Get("json"))
-			names = append(names, fields(of.Field(i).Type)...)
+		for field := range of.Fields() {
+			names = append(names, field.Tag.Get("json"))
+			names = append(names, fields(field.Type)...)
 		}
 		return names
 	}

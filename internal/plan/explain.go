@@ -144,9 +144,9 @@ func (s *sequencer) subjectShard(c int32) string {
 func (s *sequencer) subjectNode(n int32) string { return "node/" + s.name(n) }
 
 // listed joins the first few of names and counts the others.
-func listed(names []string, most int) string {
-	if len(names) <= most {
+func listed(names []string) string {
+	if len(names) <= listedNames {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:listedNames], ", "), len(names)-listedNames)
 }

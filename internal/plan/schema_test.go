@@ -48,9 +48,9 @@ func describe(of reflect.Type) map[string]any {
 		return map[string]any{"type": "string", "format": "date-time"}
 	case of.Kind() == reflect.Struct:
 		properties, required := map[string]any{}, []string{}
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-			properties[name] = describe(of.Field(i).Type)
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			properties[name] = describe(field.Type)
 			required = append(required, name)
 		}
 		return map[string]any{"type": "object", "properties": properties, "required": required}

@@ -88,7 +88,7 @@ func (s *sequencer) clusterVerdicts() []Verdict {
 	}
 	if len(unassigned) > 0 {
 		add(UnassignedCopies, "cluster", fmt.Sprintf("%s unassigned (%s): they count nowhere and their shards do not move",
-			count(len(unassigned), "copy is", "copies are"), listed(slices.Compact(unassigned), listedNames)),
+			count(len(unassigned), "copy is", "copies are"), listed(slices.Compact(unassigned))),
 			"Ask GET /_cluster/allocation/explain why, and cure that first", "rebalance_only_when_active")
 	}
 	if versions := s.versions(); len(versions) > 1 {
@@ -177,7 +177,7 @@ func (s *sequencer) mustMoveBlocked() (found []Verdict) {
 		found = append(found, Verdict{
 			Kind: MustMoveBlocked, Subject: s.subjectNode(int32(n)), Binding: why.Names(),
 			Text: fmt.Sprintf("%s to leave %s and cannot (%s): %s", count(len(copies), "copy has", "copies have"), s.name(int32(n)),
-				listed(names, listedNames), because(why)),
+				listed(names), because(why)),
 			Advice: cure(why),
 		})
 	}
@@ -210,7 +210,7 @@ func (s *sequencer) refusedEverywhere(c int32) (why model.Deciders) {
 
 // wishVerdicts explains the moves the solver wants and the plan does not hold.
 func (s *sequencer) wishVerdicts() (found []Verdict) {
-	var barred = map[Kind][]int32{}
+	barred := map[Kind][]int32{}
 	var blocked []int32
 	for _, c := range s.wishes() {
 		w := s.left[c]
@@ -240,7 +240,7 @@ func (s *sequencer) wishVerdicts() (found []Verdict) {
 			}
 			found = append(found, Verdict{
 				Kind: kind, Subject: "cluster", Binding: []string{},
-				Text: fmt.Sprintf("%s ("+listed(s.shardNames(copies), listedNames)+") "+texts[kind], count(len(copies), "move", "moves"), verb),
+				Text: fmt.Sprintf("%s ("+listed(s.shardNames(copies))+") "+texts[kind], count(len(copies), "move", "moves"), verb),
 			})
 		}
 	}
@@ -356,7 +356,7 @@ func (s *sequencer) hotNodes() (found []Verdict) {
 		}
 	}
 	for at := range states {
-		found[at].Text = listed(states[at], listedNames) + ": " + found[at].Text
+		found[at].Text = listed(states[at]) + ": " + found[at].Text
 	}
 	return found
 }
