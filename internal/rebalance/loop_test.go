@@ -1,0 +1,308 @@
+package rebalance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/cluster/clustertest"
+	"github.com/shardonnay/shardonnay/internal/model"
+	"github.com/shardonnay/shardonnay/internal/mover"
+	"github.com/shardonnay/shardonnay/internal/plan"
+	"github.com/shardonnay/shardonnay/internal/solver"
+)
+
+// hot is a cluster with everything on one of two nodes.
+const hot = `
+node n1 disk=100gb free=60gb
+node n2 disk=100gb free=100gb
+index a
+index b
+copy a/0 p n1 bytes=10gb search=1
+copy b/0 p n1 bytes=10gb search=1
+`
+
+// even is the same cluster when nothing is left to do.
+const even = `
+node n1 disk=100gb free=90gb
+node n2 disk=100gb free=90gb
+index a
+index b
+copy a/0 p n1 bytes=10gb search=1
+copy b/0 p n2 bytes=10gb search=1
+`
+
+// stage is everything around a loop, faked.
+type stageSet struct {
+	text     string // the cluster, in clustertest's language
+	samples  int
+	settings Settings
+
+	collectErr, solveErr, carryErr, acquireErr, releaseErr error
+	report                                                 mover.Report
+
+	calls    []string
+	warm     []*solver.Warm // what each solve was started with
+	observed []*Summary
+}
+
+func newStage(text string) *stageSet {
+	policy := model.DefaultPolicy()
+	return &stageSet{
+		text: text, samples: 2,
+		settings: Settings{Mode: plan.Act, Interval: time.Minute, TimeLimit: time.Minute, Deadline: time.Minute, Policy: policy},
+		report:   mover.Report{Considered: 1, Count: map[mover.State]int{mover.Landed: 1}},
+	}
+}
+
+func (s *stageSet) loop() *Loop {
+	return &Loop{
+		Collector: s, Solve: s.solve, Carrier: s, Owner: s, Memory: s, Settings: func() Settings { return s.settings },
+		Observe: func(summary *Summary) { s.observed = append(s.observed, summary) }, Log: zap.NewNop(),
+	}
+}
+
+func (s *stageSet) Collect(context.Context) (*cluster.Snapshot, error) {
+	s.calls = append(s.calls, "collect")
+	if s.collectErr != nil {
+		return nil, s.collectErr
+	}
+	snapshot, err := clustertest.Parse(s.text)
+	if err == nil {
+		snapshot.Samples = s.samples
+	}
+	return snapshot, err
+}
+
+// solve moves one copy where everything is on one node.
+func (s *stageSet) solve(_ context.Context, p *model.Problem, o solver.Options) (*solver.Result, error) {
+	s.calls, s.warm = append(s.calls, "solve"), append(s.warm, o.Warm)
+	if s.solveErr != nil {
+		return nil, s.solveErr
+	}
+	assignment := p.Current()
+	if len(assignment) > 1 && assignment[0] == assignment[1] {
+		assignment[1] = 1 - assignment[0]
+	}
+	return &solver.Result{Status: solver.Feasible, Assignment: assignment, Warm: &solver.Warm{}}, nil
+}
+
+func (s *stageSet) Carry(_ context.Context, p *plan.Plan, _ *cluster.Snapshot) (mover.Report, error) {
+	s.calls = append(s.calls, "carry")
+	return s.report, s.carryErr
+}
+
+func (s *stageSet) Acquire(context.Context) error {
+	s.calls = append(s.calls, "acquire")
+	return s.acquireErr
+}
+
+func (s *stageSet) Release(context.Context, *cluster.Snapshot) (mover.Released, error) {
+	s.calls = append(s.calls, "release")
+	return mover.Released{Text: "given back"}, s.releaseErr
+}
+
+func (s *stageSet) CoolingDown(time.Time, time.Duration) map[string]struct{} { return nil }
+func (s *stageSet) Returns(time.Time) map[string]plan.Return                 { return nil }
+
+func TestCycleOutcomes(t *testing.T) {
+	incomplete := &cluster.Error{Class: cluster.Incomplete, Op: "collect", Err: errors.New("node n2 did not answer")}
+	for _, c := range []struct {
+		name    string
+		text    string
+		change  func(*stageSet)
+		outcome Outcome
+		reason  string // contained
+		calls   string
+	}{
+		{"moves what pays", hot, nil, Moved, "", "acquire collect solve carry"},
+		{"nothing to do", even, nil, Balanced, "", "acquire collect solve"},
+		{"dry run", hot, func(s *stageSet) { s.settings.Mode = plan.DryRun }, Held, "the mode is dry-run", "collect solve"},
+		{"observe", hot, func(s *stageSet) { s.settings.Mode = plan.Observe }, Held, "the mode is observe", "collect solve"},
+		{"one sample", hot, func(s *stageSet) { s.samples = 1 }, Held, "warming up", "acquire collect solve"},
+		{"gaps in the snapshot", hot, func(s *stageSet) { s.collectErr = incomplete }, SnapshotIncomplete, "node n2 did not answer", "acquire collect"},
+		{"unreachable", hot, func(s *stageSet) {
+			s.acquireErr = &cluster.Error{Class: cluster.Unavailable, Op: "read settings", Err: errors.New("refused")}
+		}, Failed, "read settings: refused", "acquire"},
+		{"no data node", "node m roles=master", nil, Infeasible, "no data node", "acquire collect"},
+		{"solver crashes", hot, func(s *stageSet) { s.solveErr = errors.New("the worker died") }, Failed, "the worker died", "acquire collect solve"},
+		{"another holder", hot, func(s *stageSet) {
+			s.acquireErr = &mover.Hold{Kind: mover.OtherHolder, Text: "other owns rebalancing"}
+		}, NotOwner, "other owns", "acquire collect solve"},
+		{"a person's setting", hot, func(s *stageSet) {
+			s.acquireErr = &mover.Hold{Kind: mover.RebalanceChanged, Text: "somebody set it to all"}
+		}, Held, "somebody set it", "acquire collect solve"},
+		{"gate full", hot, func(s *stageSet) {
+			s.report = mover.Report{Considered: 1, Count: map[mover.State]int{mover.Skipped: 1}, Stop: &mover.Stop{Kind: mover.GateFull, Text: "limits are used up"}}
+		}, MovesInFlight, "used up", "acquire collect solve carry"},
+		{"storm", hot, func(s *stageSet) {
+			s.report = mover.Report{Considered: 1, Count: map[mover.State]int{mover.Skipped: 1}, Stop: &mover.Stop{Kind: mover.Storm, Text: "20 relocations of others"}}
+		}, ClusterNotReady, "20 relocations", "acquire collect solve carry"},
+		{"all stale", hot, func(s *stageSet) {
+			s.report = mover.Report{Considered: 1, Count: map[mover.State]int{mover.Stale: 1}}
+		}, Held, "still held", "acquire collect solve carry"},
+		{"refused by the service", hot, func(s *stageSet) {
+			s.carryErr = &cluster.Error{Class: cluster.Refused, Op: "move", Err: mover.ErrNotAllowed}
+		}, Failed, "does not let us", "acquire collect solve carry"},
+		{"something under way, nothing planned", even + "index c\ncopy c/0 p n1 -> n2 bytes=1kb\n", func(s *stageSet) {
+			s.report = mover.Report{Adopted: 1, Count: map[mover.State]int{mover.Landed: 1}}
+		}, MovesInFlight, "under way", "acquire collect solve carry"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStage(c.text)
+			if c.change != nil {
+				c.change(s)
+			}
+			summary := s.loop().Cycle(t.Context())
+			if summary.Outcome != c.outcome || !strings.Contains(summary.Reason, c.reason) {
+				t.Errorf("%s (%q), want %s (%q)", summary.Outcome, summary.Reason, c.outcome, c.reason)
+			}
+			if got := strings.Join(s.calls, " "); got != c.calls {
+				t.Errorf("calls %q, want %q", got, c.calls)
+			}
+			if !slices.Contains(Outcomes, summary.Outcome) {
+				t.Errorf("%q is not an outcome", summary.Outcome)
+			}
+			if len(s.observed) != 1 || s.observed[0] != summary {
+				t.Error("the cycle was not observed exactly once")
+			}
+		})
+	}
+}
+
+// TestPause: a paused loop plans and does not move, and goes on when resumed.
+func TestPause(t *testing.T) {
+	s := newStage(hot)
+	l := s.loop()
+	l.Pause()
+	if got := l.Cycle(t.Context()); got.Outcome != Held || !strings.Contains(got.Reason, "paused") {
+		t.Errorf("paused: %s (%s)", got.Outcome, got.Reason)
+	}
+	l.Resume()
+	if got := l.Cycle(t.Context()); got.Outcome != Moved {
+		t.Errorf("resumed: %s (%s)", got.Outcome, got.Reason)
+	}
+}
+
+// TestWarmStart: each solve starts from what the one before left, a failed one aside.
+func TestWarmStart(t *testing.T) {
+	s := newStage(hot)
+	l := s.loop()
+	l.Cycle(t.Context())
+	s.solveErr = errors.New("crash")
+	l.Cycle(t.Context())
+	s.solveErr = nil
+	l.Cycle(t.Context())
+	if s.warm[0] != nil || s.warm[1] == nil || s.warm[2] != s.warm[1] {
+		t.Errorf("warm starts: %v", s.warm)
+	}
+}
+
+// TestModeChange: leaving mode act gives rebalancing back, once.
+func TestModeChange(t *testing.T) {
+	s := newStage(even)
+	l := s.loop()
+	l.Cycle(t.Context())
+	s.settings.Mode = plan.DryRun
+	l.Cycle(t.Context())
+	l.Cycle(t.Context())
+	if got := strings.Join(s.calls, " "); got != "acquire collect solve release collect solve collect solve" {
+		t.Errorf("calls %q", got)
+	}
+}
+
+// TestLatestSurvivesAHiccup: readers keep the last plan while a cycle fails.
+func TestLatestSurvivesAHiccup(t *testing.T) {
+	s := newStage(hot)
+	l := s.loop()
+	if l.Latest() != nil || l.Ready() == nil {
+		t.Error("there is something before the first cycle")
+	}
+	l.Cycle(t.Context())
+	made := l.Latest().Plan
+	if made == nil || l.Ready() != nil {
+		t.Fatalf("plan %v, ready %v", made, l.Ready())
+	}
+	s.collectErr = &cluster.Error{Class: cluster.Incomplete, Op: "collect", Err: errors.New("gap")}
+	l.Cycle(t.Context())
+	if l.Latest().Outcome != SnapshotIncomplete || l.Latest().Plan != made {
+		t.Error("the last plan is gone")
+	}
+	if l.Ready() == nil {
+		t.Error("ready although the last snapshot was incomplete")
+	}
+}
+
+// TestRun: cycles come at the interval, never two at once, and rebalancing is given back at the end.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(even)
+		l := s.loop()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
+		defer cancel()
+		if err := l.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.observed) != 11 {
+			t.Errorf("%d cycles in ten minutes at one a minute, want 11", len(s.observed))
+		}
+		for i, summary := range s.observed {
+			if at := summary.Started.Sub(began); at != time.Duration(i)*time.Minute {
+				t.Errorf("cycle %d began after %s", i, at)
+			}
+		}
+		if s.calls[len(s.calls)-1] != "release" {
+			t.Error("rebalancing was not given back")
+		}
+		if err := l.Alive(time.Now().Add(time.Minute)); err != nil {
+			t.Errorf("a minute after its last sign of life: %v", err)
+		}
+		if err := l.Alive(time.Now().Add(time.Hour)); err == nil {
+			t.Error("alive after an hour of silence")
+		}
+	})
+}
+
+// TestRunJitter: with jitter the intervals differ, by no more than it.
+func TestRunJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(even)
+		s.settings.Jitter = 0.2
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := s.loop().Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		distinct := make(map[time.Duration]bool)
+		for i, summary := range s.observed[1:] {
+			gap := summary.Started.Sub(s.observed[i].Started)
+			distinct[gap] = true
+			if gap < 48*time.Second || gap > 72*time.Second {
+				t.Errorf("%s between two cycles", gap)
+			}
+		}
+		if len(distinct) < 10 {
+			t.Errorf("only %d different intervals in an hour", len(distinct))
+		}
+	})
+}
+
+// TestRunReportsWhatIsLeftBehind: an error of giving back is the error of the run, for its exit code.
+func TestRunReportsWhatIsLeftBehind(t *testing.T) {
+	s := newStage(even)
+	s.releaseErr = &cluster.Error{Class: cluster.Unavailable, Op: "give rebalancing back", Err: errors.New("timeout")}
+	ctx, cancel := context.WithCancel(t.Context())
+	l := s.loop()
+	l.Observe = func(*Summary) { cancel() }
+	if err := l.Run(ctx); !errors.Is(err, s.releaseErr) {
+		t.Errorf("got %v", err)
+	}
+}
