@@ -103,6 +103,7 @@ func gather(ctx context.Context, from source, o *Options) (*answers, error) {
 			return optional(es.ShutdownsRequest(), "Nodes marked for shutdown are not known",
 				func(r io.Reader) (err error) { a.shutdowns, err = es.DecodeShutdowns(r); return err })
 		},
+		func() error { a.completeNodes(); return nil },
 		func() (err error) { a.stats, err = from.statistics(ctx, a.dataNodes()); return err },
 		func() error { return a.compareVersions(ctx, from, o) },
 	} {
@@ -131,6 +132,16 @@ func (a *answers) identify(ctx context.Context, from source) error {
 	var err error
 	a.identity, err = es.Identify(root, versions)
 	return err
+}
+
+// completeNodes takes the nodes from the list of nodes where a captured state has none.
+func (a *answers) completeNodes() {
+	if len(a.routing.Nodes) > 0 {
+		return
+	}
+	for _, n := range a.nodes {
+		a.routing.Nodes = append(a.routing.Nodes, es.RoutingNode{ID: n.ID, Name: n.Name})
+	}
 }
 
 // dataNodes are the nodes whose statistics are wanted: those that hold copies or may.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -582,5 +583,31 @@ func TestHealthWithoutMaster(t *testing.T) {
 	health, err := quick(t, Config{}, s.URL).Health(t.Context())
 	if err != nil || health.HasMaster || health.Status != "red" {
 		t.Errorf("%+v, %v", health, err)
+	}
+}
+
+// TestCloseLeavesNothing makes and closes many clients: no goroutine of theirs outlives them.
+func TestCloseLeavesNothing(t *testing.T) {
+	s := server(t, says(200, asJSON, green))
+	before := runtime.NumGoroutine()
+	for range 20 {
+		c, err := New(Config{Addresses: []string{s.URL, s.URL, s.URL}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Health(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.CloseClientConnections()
+	deadline := time.Now().Add(10 * time.Second)
+	for runtime.NumGoroutine() > before+2 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines before, %d after", before, runtime.NumGoroutine())
+		}
+		runtime.Gosched()
 	}
 }
