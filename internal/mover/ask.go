@@ -73,6 +73,11 @@ func (c *carrying) pick(l *look) (batch []*flight, stop *Stop) {
 			waiting, left = append(waiting, f), append(left, f)
 			continue
 		}
+		if alreadySo(f, l) {
+			f.set(Landed)
+			c.ended(f, "")
+			continue
+		}
 		if reason := c.staleReason(f, l); reason != "" {
 			f.set(Stale)
 			c.ended(f, reason)
@@ -125,6 +130,13 @@ func (c *carrying) copiesCounted(index string) bool {
 	at := c.s.IndexAt(index)
 	return settings.TotalShardsPerNode > 0 || settings.LoadAwareness.ProvisionedCapacity > 0 ||
 		at != cluster.None && c.s.Indices[at].TotalShardsPerNode > 0
+}
+
+// alreadySo tells whether the copy stands on its target by now, as when a plan is applied again after an interruption.
+func alreadySo(f *flight, l *look) bool {
+	there := l.on(f.key(), f.move.To.ID)
+	return l.find(f.key(), f.move.AllocationID) == nil && l.on(f.key(), f.move.From.ID) == nil &&
+		there != nil && there.State == cluster.Started && there.Primary == f.move.Primary
 }
 
 // staleReason is why a move no longer holds; empty where it does.

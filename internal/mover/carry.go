@@ -154,7 +154,9 @@ func (c *carrying) ended(f *flight, reason string) {
 	c.report.Count[f.state]++
 	c.report.Outcomes = append(c.report.Outcomes, Outcome{Move: f.move, State: f.state, Reason: reason, Elapsed: elapsed})
 	if f.state == Landed {
-		c.report.BytesMoved += f.move.Bytes
+		if !f.requested.IsZero() {
+			c.report.BytesMoved += f.move.Bytes
+		}
 		f.arrived = f.move.Bytes
 	}
 	if !f.adopted {

@@ -83,7 +83,7 @@ type Report struct {
 	Count      map[State]int // by end state, adopted ones included
 	Outcomes   []Outcome     // in the order in which they ended
 	InFlight   []plan.Move   // left to the cluster
-	BytesMoved int64         // of landed moves
+	BytesMoved int64         // of landed moves; those that were so already do not count
 	Stop       *Stop         // why the rest was given up; nil where nothing was
 	Warnings   []string      // what a person should know beside that
 }

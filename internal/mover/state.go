@@ -26,7 +26,7 @@ const (
 // A relocation that fails leaves no mark in the cluster: the copy is simply started where it was, as if nothing had been
 // asked for. Hence Requested and Relocating end as Cancelled by what is seen, not by what is said.
 var transitions = map[State][]State{
-	Planned:    {Checked, Stale, Expired, Skipped},
+	Planned:    {Checked, Landed, Stale, Expired, Skipped}, // Landed: it was so already
 	Checked:    {Requested},
 	Requested:  {Relocating, Landed, Refused, Cancelled, Expired, Lost, Planned}, // back to Planned: the whole request certainly did nothing
 	Relocating: {Landed, Cancelled, Expired, Lost},
