@@ -268,7 +268,10 @@ func TestUnreachable(t *testing.T) {
 	})
 	t.Run("stopped from outside", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := server(t, func(http.ResponseWriter, *http.Request) { cancel() })
+		s := server(t, func(_ http.ResponseWriter, r *http.Request) {
+			cancel()
+			<-r.Context().Done()
+		})
 		_, err := quick(t, Config{}, s.URL).Connect(ctx)
 		checkError(t, err, cluster.Interrupted)
 		if !errors.Is(err, context.Canceled) {
@@ -603,11 +606,14 @@ func TestCloseLeavesNothing(t *testing.T) {
 		}
 	}
 	s.CloseClientConnections()
-	deadline := time.Now().Add(10 * time.Second)
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	tooLate := time.After(10 * time.Second)
 	for runtime.NumGoroutine() > before+2 {
-		if time.Now().After(deadline) {
+		select {
+		case <-again.C:
+		case <-tooLate:
 			t.Fatalf("%d goroutines before, %d after", before, runtime.NumGoroutine())
 		}
-		runtime.Gosched()
 	}
 }
