@@ -108,6 +108,7 @@ func (c *Cluster) allocateUnassigned() {
 			continue
 		}
 		if s.primary && s.lastNode != nil {
+			s.why.status = "no_valid_shard_copy"
 			continue // its data is on a node that is away; an empty one would lose it
 		}
 		if s.why.until > c.now {

@@ -156,6 +156,7 @@ type node struct {
 
 	since    time.Duration // process start
 	frozen   bool          // answers no stats, though in the cluster
+	broken   bool          // every recovery towards it fails
 	shutdown string        // Elasticsearch shutdown marker: REMOVE, RESTART, REPLACE, SIGTERM
 	departed totals        // what copies that left it had counted
 	rejected [2]float64    // search, write

@@ -172,12 +172,14 @@ var commands map[string]func(*arguments) action
 func init() { // filled here since "at" refers to the table itself
 	commands = map[string]func(*arguments) action{
 		"cluster": parseCluster, "demo": parseDemo, "set": parseSet, "node": parseNode, "nodes": parseNodes, "index": parseIndex,
-		"series": parseSeries, "settle": parseSettle, "daemon": parseDaemon, "run": parseRun, "at": nil, "assert": nil, "print": parsePrint,
+		"series": parseSeries, "settle": parseSettle, "daemon": parseDaemon, "run": parseRun, "at": nil, "try": nil, "assert": nil, "print": parsePrint,
 
 		"kill":      nodeEvent((*Cluster).Kill),
 		"start":     nodeEvent((*Cluster).Restart),
 		"freeze":    nodeEvent(func(c *Cluster, n string) bool { return c.Freeze(n, true) }),
 		"thaw":      nodeEvent(func(c *Cluster, n string) bool { return c.Freeze(n, false) }),
+		"break":     nodeEvent(func(c *Cluster, n string) bool { return c.Break(n, true) }),
+		"mend":      nodeEvent(func(c *Cluster, n string) bool { return c.Break(n, false) }),
 		"restart":   parseRestart,
 		"fill":      parseFill,
 		"reject":    parseReject,
@@ -192,7 +194,7 @@ func init() { // filled here since "at" refers to the table itself
 		"configure": parseConfigure,
 		"move":      parseMove,
 		"dry_run":   parseDryRun,
-		"reroute":   plainEvent((*Cluster).Reroute),
+		"reroute":   parseReroute,
 		"cancel":    parseCancel,
 		"snapshot":  parseSnapshot,
 		"busy":      parseBusy,
@@ -201,13 +203,15 @@ func init() { // filled here since "at" refers to the table itself
 	}
 }
 
-// events may stand after "at".
-var notEvents = []string{"cluster", "demo", "settle", "daemon", "run", "at", "assert", "print"}
+// notEvents may not stand after "at" and "try".
+var notEvents = []string{"cluster", "demo", "settle", "daemon", "run", "at", "try", "assert", "print"}
 
 func parseLine(words []string) (action, error) {
 	switch words[0] {
 	case "at":
 		return parseAt(words[1:])
+	case "try":
+		return parseTry(words[1:])
 	case "assert":
 		return parseAssert(words[1:])
 	}
@@ -240,12 +244,38 @@ func parseAt(words []string) (action, error) {
 		line := r.line
 		c.At(d, func(*Cluster) {
 			if err := event(r); err != nil {
-				r.report.Failed = append(r.report.Failed, fmt.Sprintf("line %d: %s: %v", line, strings.Join(words, " "), err))
-				r.printf("FAIL line %d: at %s: %v", line, strings.Join(words, " "), err)
+				what := strings.Join(words[1:], " ")
+				r.report.Failed = append(r.report.Failed, fmt.Sprintf("line %d: %s: %v", line, what, err))
+				r.printf("FAIL line %d: %s: %v", line, what, err)
 			}
 		})
 		return nil
 	}), nil
+}
+
+// parseTry does something that may be refused.
+func parseTry(words []string) (action, error) {
+	if len(words) == 0 || slices.Contains(notEvents, words[0]) {
+		return nil, fmt.Errorf("try wants an event: try move web 0 n1 n2")
+	}
+	event, err := parseLine(words)
+	if err != nil {
+		return nil, err
+	}
+	return withCluster(func(r *run, _ *Cluster) error {
+		if err := event(r); err != nil {
+			r.printf("refused: %s", strings.Join(words, " "))
+		}
+		return nil
+	}), nil
+}
+
+func parseReroute(a *arguments) action {
+	retry := a.flag("retry_failed")
+	return withCluster(func(_ *run, c *Cluster) error {
+		c.Reroute(retry)
+		return nil
+	})
 }
 
 func parseCluster(a *arguments) action {

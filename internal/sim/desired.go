@@ -235,17 +235,27 @@ func (c *Cluster) simBalanceIndex(idx *index, nodes []*node) bool {
 			if w[order[i]]-w[j] <= c.rules.threshold+level {
 				break
 			}
-			for _, g := range idx.groups {
-				for _, s := range g.copies {
-					if s.simNode == from && s.active() && c.mayRebalance(s) && c.simMay(s, nodes[j]) {
-						c.simMove(s, nodes[j])
-						return true
-					}
-				}
+			if s := c.simPick(idx, from, nodes[j]); s != nil {
+				c.simMove(s, nodes[j])
+				return true
 			}
 		}
 	}
 	return false
+}
+
+// simPick is a copy of the index that may go from one node to the other, rather one that stands than one on its way.
+func (c *Cluster) simPick(idx *index, from, to *node) *shardCopy {
+	for _, state := range []copyState{started, relocating} {
+		for _, g := range idx.groups {
+			for _, s := range g.copies {
+				if s.simNode == from && s.state == state && c.mayRebalance(s) && c.simMay(s, to) {
+					return s
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // reconcile starts moves towards the desired balance, within the limits for rebalancing.

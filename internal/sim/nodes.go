@@ -234,6 +234,11 @@ func (c *Cluster) Freeze(name string, frozen bool) bool {
 	return c.withNode(name, func(n *node) { n.frozen = frozen })
 }
 
+// Break makes every recovery towards a node fail in the end (or succeed again); what it holds it keeps.
+func (c *Cluster) Break(name string, broken bool) bool {
+	return c.withNode(name, func(n *node) { n.broken = broken })
+}
+
 // FillDisk lets something other than shards take bytes of a node's disk; negative gives them back.
 func (c *Cluster) FillDisk(name string, bytes int64) bool {
 	return c.withNode(name, func(n *node) { n.extra += bytes })

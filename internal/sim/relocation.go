@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -156,6 +157,10 @@ func (c *Cluster) endRecoveries() {
 // finish makes the recovered copy a started one. A relocation's target takes its source's place in the group.
 func (c *Cluster) finish(r *recovery) {
 	s, g := r.copy, r.copy.group
+	if r.to.broken {
+		c.fail(r)
+		return
+	}
 	c.drop(r)
 	s.lastEnd = &endedRecovery{kind: r.kind, from: r.from, to: r.to, total: r.total, reused: r.reused, begun: r.begun, ended: c.now}
 	c.settle(g)
@@ -172,6 +177,19 @@ func (c *Cluster) finish(r *recovery) {
 	s.state, s.why, s.lastNode, s.failures = started, unassignedInfo{}, nil, 0
 	c.rerate(g)
 	c.bump()
+}
+
+// fail ends a recovery without a copy. A relocation leaves no mark but a count (Elasticsearch); a copy that was to be
+// made new is unassigned again, and tried again until it has failed too often.
+func (c *Cluster) fail(r *recovery) {
+	s := r.copy
+	if s.source != nil {
+		c.cancelRelocation(s.source, true)
+		return
+	}
+	failed, last := s.why.failed+1, s.lastNode
+	c.unassign(s, "ALLOCATION_FAILED", fmt.Sprintf("failed shard on node [%s]: failed recovery", r.to.id), 0)
+	s.why.failed, s.lastNode = failed, last
 }
 
 // enter puts a copy on a node; leave takes it off again, and the node keeps what the copy has counted.

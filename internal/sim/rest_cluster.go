@@ -118,13 +118,11 @@ func (cl *call) root() *apiError {
 	return nil
 }
 
-// statusOf is green, yellow or red.
+// statusOf is green, yellow or red. A primary that never was anywhere does not make it red as long as it is coming up.
 func (c *Cluster) statusOf(n Counts) string {
 	for s := range c.allCopies {
-		if s.primary && !s.active() && !(s.state == initializing && s.rec.kind == emptyStore) {
-			if s.state == unassigned || s.state == initializing {
-				return "red"
-			}
+		if s.primary && !s.active() && (s.lastNode != nil || s.why.failed > 0 || s.why.status == "deciders_no") {
+			return "red"
 		}
 	}
 	if n.Unassigned > 0 || n.Initializing > 0 {

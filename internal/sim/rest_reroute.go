@@ -126,9 +126,7 @@ func (cl *call) reroute() *apiError {
 		c.tally.Reroutes++
 	}
 	if cl.flag("retry_failed") {
-		for s := range c.allCopies {
-			s.why.failed, s.failures = 0, 0
-		}
+		c.forgetFailures()
 	}
 	outcomes, err := c.execute(commands, dry, explain)
 	if err != nil {
@@ -523,9 +521,20 @@ func (c *Cluster) Cancel(index string, shard int, node string) error {
 	return c.send(rerouteCommand{name: "cancel", index: index, shard: shard, from: node}, false)
 }
 
-// Reroute lets the master look at everything again, as a request without commands does.
-func (c *Cluster) Reroute() {
+// forgetFailures is what retry_failed asks for.
+func (c *Cluster) forgetFailures() {
+	for s := range c.allCopies {
+		s.why.failed, s.failures = 0, 0
+	}
+}
+
+// Reroute lets the master look at everything again, as a request without commands does; with retryFailed copies that
+// failed too often are tried anew.
+func (c *Cluster) Reroute(retryFailed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if retryFailed {
+		c.forgetFailures()
+	}
 	c.reroute()
 }

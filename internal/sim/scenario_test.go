@@ -50,3 +50,77 @@ func TestScenarios(t *testing.T) {
 		})
 	}
 }
+
+// TestScenarioDocs: the page names every command and everything that can be asserted.
+func TestScenarioDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/scenarios.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(sortedKeys(commands), sortedKeys(measures)...) {
+		if !strings.Contains(string(page), "`"+name) {
+			t.Errorf("docs/scenarios.md does not tell of %s", name)
+		}
+	}
+	_, rest, _ := strings.Cut(string(page), "```\n")
+	example, _, _ := strings.Cut(rest, "```\n")
+	if _, err := ParseScenario("docs/scenarios.md", strings.NewReader(example)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestScenarioMistakes: each is reported with its line and what is wrong, all at once.
+func TestScenarioMistakes(t *testing.T) {
+	_, err := ParseScenario("s.txt", strings.NewReader(`cluster solr 9
+nodes many
+node n1 cpu=-1 colour=red
+index i shards=0
+frobnicate
+at 10m run 5m
+assert happiness == 1
+assert peak_to_mean search ==
+assert unassigned < few
+run soon
+fault rust
+series s by_age=7d:1,1d:2`))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := []string{
+		`s.txt:1: no distribution "solr"`,
+		`s.txt:2: the number of nodes is between 1 and 10000`,
+		`s.txt:3: cpu=-1: not a whole number >= 0; there is no colour= here`,
+		`s.txt:4: an index has 1 to 1024 shards and up to 100 replicas`,
+		`s.txt:5: no command "frobnicate"; there are ` + strings.Join(sortedKeys(commands), ", "),
+		`s.txt:6: "run" is no event`,
+		`s.txt:7: nothing called "happiness" can be asserted; there are ` + strings.Join(sortedKeys(measures), ", "),
+		`s.txt:8: assert wants a name, an operator of [== != <= >= < >], and a value: assert unassigned == 0`,
+		`s.txt:9: "few" is no number`,
+		`s.txt:10: "soon" is no time`,
+		`s.txt:11: no fault "rust"`,
+		`s.txt:12: by_age=7d:1,1d:2: ages must grow`,
+	}
+	if diff := cmp.Diff(strings.Join(want, "\n"), err.Error()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestScenarioFailures: an assertion that does not hold is told and does not end the story; what cannot be done does.
+func TestScenarioFailures(t *testing.T) {
+	out, report := play(t, "s.txt", "cluster opensearch 2.19.6\nnodes 2\nassert started == 7\nat 1m kill nobody\nrun 2m\nassert status == green\n", RunOptions{})
+	want := "FAIL started == 7 (0)\nFAIL line 4: kill nobody: no node \"nobody\"\nok   status == green (green)\n"
+	if diff := cmp.Diff(want, out); diff != "" || report.OK() || len(report.Failed) != 2 {
+		t.Error(diff, report.Failed)
+	}
+	s, err := ParseScenario("s.txt", strings.NewReader("nodes 2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Run(t.Context(), RunOptions{}); err == nil || !strings.Contains(err.Error(), "s.txt:1: nodes 2: there is no cluster yet") {
+		t.Errorf("got %v", err)
+	}
+	s, _ = ParseScenario("s.txt", strings.NewReader("cluster opensearch 2.19.6\ndaemon interval=1m"))
+	if _, err := s.Run(t.Context(), RunOptions{}); err == nil || !strings.Contains(err.Error(), "nobody gave this run a daemon") {
+		t.Errorf("got %v", err)
+	}
+}
