@@ -159,7 +159,8 @@ func parseAssert(words []string) (action, error) {
 			return err
 		}
 		r.report.Assertions++
-		ok, shown := false, fmt.Sprint(got)
+		var ok bool
+		shown := fmt.Sprint(got)
 		if x, is := got.(float64); is {
 			if !isNumber {
 				return fmt.Errorf("%s is a number, %q is none", name, want)

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -54,6 +53,6 @@ func BenchmarkLarge(b *testing.B) {
 				c.Advance(time.Minute)
 			}
 		})
-		b.Log(fmt.Sprintf("%+v", c.Tally()))
+		b.Logf("%+v", c.Tally())
 	}
 }

@@ -234,12 +234,11 @@ type shardCopy struct {
 	share  float64 // of the group's searches; 0 while it serves none
 	slot   int     // among the serving copies
 
-	why        unassignedInfo
-	failures   int   // failed relocations, Elasticsearch
-	lastNode   *node // where an unassigned copy was, to come back to
-	simNode    *node // in a desired balance under computation
-	lastSource string
-	lastEnd    *endedRecovery
+	why      unassignedInfo
+	failures int   // failed relocations, Elasticsearch
+	lastNode *node // where an unassigned copy was, to come back to
+	simNode  *node // in a desired balance under computation
+	lastEnd  *endedRecovery
 }
 
 type unassignedInfo struct {

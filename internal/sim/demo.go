@@ -14,12 +14,30 @@ var demoSeries = []struct {
 	write  float64 // share of all writes
 	gb     float64 // of primaries, a full day
 }{
-	{"logs-web", 5, 14, 13, 15}, {"logs-checkout", 4, 11, 8, 10}, {"logs-gateway", 4, 10, 11, 13}, {"traces-shop", 4, 9, 12, 14},
-	{"logs-auth", 3, 7, 5, 7}, {"metrics-hosts", 3, 6, 9, 8}, {"logs-search", 3, 6, 4, 6}, {"events-clicks", 3, 5, 7, 8},
-	{"metrics-k8s", 2, 4.5, 5, 6}, {"logs-payments", 2, 4, 3, 4}, {"traces-api", 2, 4, 4, 5}, {"logs-mobile", 2, 3.5, 3, 4},
-	{"audit-admin", 2, 3, 2, 3}, {"logs-mail", 2, 2.5, 2, 3}, {"logs-dns", 2, 2, 3, 4}, {"events-ads", 2, 2, 2, 3},
-	{"logs-batch", 1, 1.5, 1.5, 2}, {"logs-vpn", 1, 1.2, 1, 1.5}, {"metrics-db", 1, 1.2, 1.5, 2}, {"logs-ci", 1, 1, 1, 1.5},
-	{"logs-firewall", 1, 1, 1.5, 2}, {"logs-proxy", 1, 0.8, 1, 1.5}, {"audit-data", 1, 0.6, 0.5, 1}, {"logs-iot", 1, 0.5, 0.8, 1},
+	{"logs-web", 5, 14, 13, 15},
+	{"logs-checkout", 4, 11, 8, 10},
+	{"logs-gateway", 4, 10, 11, 13},
+	{"traces-shop", 4, 9, 12, 14},
+	{"logs-auth", 3, 7, 5, 7},
+	{"metrics-hosts", 3, 6, 9, 8},
+	{"logs-search", 3, 6, 4, 6},
+	{"events-clicks", 3, 5, 7, 8},
+	{"metrics-k8s", 2, 4.5, 5, 6},
+	{"logs-payments", 2, 4, 3, 4},
+	{"traces-api", 2, 4, 4, 5},
+	{"logs-mobile", 2, 3.5, 3, 4},
+	{"audit-admin", 2, 3, 2, 3},
+	{"logs-mail", 2, 2.5, 2, 3},
+	{"logs-dns", 2, 2, 3, 4},
+	{"events-ads", 2, 2, 2, 3},
+	{"logs-batch", 1, 1.5, 1.5, 2},
+	{"logs-vpn", 1, 1.2, 1, 1.5},
+	{"metrics-db", 1, 1.2, 1.5, 2},
+	{"logs-ci", 1, 1, 1, 1.5},
+	{"logs-firewall", 1, 1, 1.5, 2},
+	{"logs-proxy", 1, 0.8, 1, 1.5},
+	{"audit-data", 1, 0.6, 0.5, 1},
+	{"logs-iot", 1, 0.5, 0.8, 1},
 }
 
 // The demonstration cluster's size. Disks and traffic leave room: what it lacks is evenness.

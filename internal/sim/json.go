@@ -22,7 +22,6 @@ type jsonWriter struct {
 	stack   []frame
 	states  []*pathNode // include patterns that are alive, the frames' concatenated
 	exclude []*pathNode
-	scratch []*pathNode
 	filter  bool
 }
 
@@ -328,15 +327,8 @@ func (w *jsonWriter) value(key string, v any) {
 	}
 }
 
-// raw writes a value that is JSON already.
-func (w *jsonWriter) raw(key string, value []byte) {
-	if w.leaf(key) {
-		w.buf = append(w.buf, value...)
-	}
-}
-
 func (w *jsonWriter) quote(text string) {
-	for i := 0; i < len(text); i++ {
+	for i := range len(text) {
 		if b := text[i]; b < 0x20 || b == '"' || b == '\\' || b >= 0x80 {
 			q, _ := json.Marshal(text) // of a string: cannot fail
 			w.buf = append(w.buf, q...)

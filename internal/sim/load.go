@@ -325,19 +325,20 @@ func balanceOf(loads []NodeLoad, dimension string) Balance {
 	var load, capacity, squares float64
 	use := make([]float64, len(loads))
 	for i, l := range loads {
-		cap, x := float64(l.Processors), 0.0
+		var x float64
+		full := float64(l.Processors)
 		switch dimension {
 		case "search":
 			x = l.Search
 		case "index":
 			x = l.Index
 		case "disk":
-			x, cap = l.Disk, l.DiskTotal
+			x, full = l.Disk, l.DiskTotal
 		default:
 			return b
 		}
-		load, capacity = load+x, capacity+cap
-		use[i] = x / cap
+		load, capacity = load+x, capacity+full
+		use[i] = x / full
 		if b.Hottest == "" || use[i] > b.Max {
 			b.Max, b.Hottest = use[i], l.Name
 		}

@@ -20,8 +20,10 @@ func (c *Cluster) defaultRoles() []string {
 		slices.Sort(roles)
 		return roles
 	}
-	return []string{"data", "data_cold", "data_content", "data_frozen", "data_hot", "data_warm", "ingest", "master", "ml",
-		"remote_cluster_client", "transform"}
+	return []string{
+		"data", "data_cold", "data_content", "data_frozen", "data_hot", "data_warm", "ingest", "master", "ml",
+		"remote_cluster_client", "transform",
+	}
 }
 
 // AddNode lets a node join now. It gives the node's id, and an error where the name is taken.

@@ -154,11 +154,18 @@ func TestAnySequenceOfEvents(t *testing.T) {
 		}
 		version, docs := c.Version(), 0.0
 		settings := []map[string]string{
-			{"cluster.routing.rebalance.enable": "none"}, {"cluster.routing.rebalance.enable": ""}, {"cluster.routing.allocation.enable": "none"},
-			{"cluster.routing.allocation.enable": ""}, {"cluster.routing.allocation.exclude._name": "n2"}, {"cluster.routing.allocation.exclude._name": ""},
-			{"cluster.routing.allocation.awareness.attributes": "zone"}, {"cluster.routing.allocation.awareness.attributes": ""},
-			{"indices.recovery.max_bytes_per_sec": "1mb"}, {"cluster.routing.allocation.total_shards_per_node": "4"},
-			{"cluster.routing.allocation.total_shards_per_node": ""}, {"cluster.routing.use_adaptive_replica_selection": "false"},
+			{"cluster.routing.rebalance.enable": "none"},
+			{"cluster.routing.rebalance.enable": ""},
+			{"cluster.routing.allocation.enable": "none"},
+			{"cluster.routing.allocation.enable": ""},
+			{"cluster.routing.allocation.exclude._name": "n2"},
+			{"cluster.routing.allocation.exclude._name": ""},
+			{"cluster.routing.allocation.awareness.attributes": "zone"},
+			{"cluster.routing.allocation.awareness.attributes": ""},
+			{"indices.recovery.max_bytes_per_sec": "1mb"},
+			{"cluster.routing.allocation.total_shards_per_node": "4"},
+			{"cluster.routing.allocation.total_shards_per_node": ""},
+			{"cluster.routing.use_adaptive_replica_selection": "false"},
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"move": func(*rapid.T) {

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -75,15 +76,13 @@ type reply struct {
 
 func (a *reply) send(rw http.ResponseWriter, r *http.Request) {
 	h := rw.Header()
-	for k, v := range a.header {
-		h[k] = v
-	}
+	maps.Copy(h, a.header)
 	body := a.body
 	if len(body) > 0 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		var b bytes.Buffer
 		z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is a valid one
-		z.Write(body)
-		z.Close()
+		_, _ = z.Write(body)                            // into memory
+		_ = z.Close()
 		body = b.Bytes()
 		h.Set("Content-Encoding", "gzip")
 	}
@@ -93,13 +92,13 @@ func (a *reply) send(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if a.cut > 0 {
-		rw.Write(body[:max(1, min(a.cut, len(body)/2))]) // compressed, it is shorter than where it was to be cut
+		_, _ = rw.Write(body[:max(1, min(a.cut, len(body)/2))]) // compressed, it is shorter than where it was to be cut
 		if f, ok := rw.(http.Flusher); ok {
 			f.Flush() // what was written so far does go out
 		}
 		panic(http.ErrAbortHandler) // the server closes the connection in the middle of the body
 	}
-	rw.Write(body)
+	_, _ = rw.Write(body) // the client may have gone away
 }
 
 // answer finds the endpoint and runs it.
@@ -321,7 +320,7 @@ func (c *Cluster) selectIndices(expression, expand string, fallback string) ([]*
 		expression = "*"
 	}
 	chosen := map[*index]bool{}
-	for _, part := range strings.Split(expression, ",") {
+	for part := range strings.SplitSeq(expression, ",") {
 		if rest, ok := strings.CutPrefix(part, "-"); ok && len(chosen) > 0 {
 			for idx := range chosen {
 				if matchWildcard(rest, idx.name) {

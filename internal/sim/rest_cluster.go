@@ -23,17 +23,21 @@ func (c *Cluster) routes() []route {
 	get, put, post, del := http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete
 	list := []route{
 		{method: get, path: "/", do: (*call).root},
-		{method: get, path: "/_cluster/health", master: true, wait: (*call).awaitHealth, do: (*call).health,
+		{
+			method: get, path: "/_cluster/health", master: true, wait: (*call).awaitHealth, do: (*call).health,
 			params: "wait_for_status wait_for_no_relocating_shards wait_for_no_initializing_shards wait_for_nodes wait_for_events " +
-				"wait_for_active_shards timeout level local" + masterTimeout + " expand_wildcards awareness_attribute"},
+				"wait_for_active_shards timeout level local" + masterTimeout + " expand_wildcards awareness_attribute",
+		},
 		{method: get, path: "/_cluster/state", master: true, params: state, do: (*call).state},
 		{method: get, path: "/_cluster/state/{metrics}", master: true, params: state, do: (*call).state},
 		{method: get, path: "/_cluster/state/{metrics}/{indices}", master: true, params: state, do: (*call).state},
 		{method: get, path: "/_cluster/settings", master: true, params: "include_defaults flat_settings local timeout" + masterTimeout, do: (*call).settings},
 		{method: put, path: "/_cluster/settings", master: true, write: true, params: "flat_settings timeout" + masterTimeout, do: (*call).putSettings},
 		{method: get, path: "/_cluster/pending_tasks", master: true, params: "local" + masterTimeout, do: (*call).pendingTasks},
-		{method: post, path: "/_cluster/reroute", master: true, write: true,
-			params: "dry_run explain metric retry_failed timeout" + masterTimeout, do: (*call).reroute},
+		{
+			method: post, path: "/_cluster/reroute", master: true, write: true,
+			params: "dry_run explain metric retry_failed timeout" + masterTimeout, do: (*call).reroute,
+		},
 		{method: get, path: "/_cluster/allocation/explain", master: true, params: "include_yes_decisions include_disk_info" + masterTimeout, do: (*call).explain},
 		{method: post, path: "/_cluster/allocation/explain", master: true, params: "include_yes_decisions include_disk_info" + masterTimeout, do: (*call).explain},
 		{method: get, path: "/_nodes", params: "flat_settings timeout", do: (*call).nodesInfo},

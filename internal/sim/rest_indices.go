@@ -23,10 +23,14 @@ func (c *Cluster) indexRoutes(expand, masterTimeout string) []route {
 		{method: get, path: "/_settings/{names}", master: true, params: settings, do: (*call).indexSettings},
 		{method: get, path: "/{index}/_settings", master: true, params: settings, do: (*call).indexSettings},
 		{method: get, path: "/{index}/_settings/{names}", master: true, params: settings, do: (*call).indexSettings},
-		{method: put, path: "/{index}/_settings", master: true, write: true, params: "preserve_existing timeout flat_settings" + masterTimeout + expand,
-			do: (*call).putIndexSettings},
-		{method: put, path: "/_settings", master: true, write: true, params: "preserve_existing timeout flat_settings" + masterTimeout + expand,
-			do: (*call).putIndexSettings},
+		{
+			method: put, path: "/{index}/_settings", master: true, write: true, params: "preserve_existing timeout flat_settings" + masterTimeout + expand,
+			do: (*call).putIndexSettings,
+		},
+		{
+			method: put, path: "/_settings", master: true, write: true, params: "preserve_existing timeout flat_settings" + masterTimeout + expand,
+			do: (*call).putIndexSettings,
+		},
 		{method: get, path: "/_recovery", params: recovery, do: (*call).recovery},
 		{method: get, path: "/{index}/_recovery", params: recovery, do: (*call).recovery},
 		{method: get, path: "/_alias", params: "local" + expand, do: (*call).aliases},
@@ -35,10 +39,14 @@ func (c *Cluster) indexRoutes(expand, masterTimeout string) []route {
 		{method: get, path: "/_snapshot/_status", params: "ignore_unavailable" + masterTimeout, do: (*call).snapshotStatus},
 		{method: put, path: "/{index}", master: true, write: true, params: "timeout wait_for_active_shards" + masterTimeout, do: (*call).createIndex},
 		{method: del, path: "/{index}", master: true, write: true, params: "timeout" + masterTimeout + expand, do: (*call).dropIndex},
-		{method: post, path: "/{index}/_close", master: true, write: true, params: "timeout wait_for_active_shards" + masterTimeout + expand,
-			do: func(cl *call) *apiError { return cl.openOrClose(true) }},
-		{method: post, path: "/{index}/_open", master: true, write: true, params: "timeout wait_for_active_shards" + masterTimeout + expand,
-			do: func(cl *call) *apiError { return cl.openOrClose(false) }},
+		{
+			method: post, path: "/{index}/_close", master: true, write: true, params: "timeout wait_for_active_shards" + masterTimeout + expand,
+			do: func(cl *call) *apiError { return cl.openOrClose(true) },
+		},
+		{
+			method: post, path: "/{index}/_open", master: true, write: true, params: "timeout wait_for_active_shards" + masterTimeout + expand,
+			do: func(cl *call) *apiError { return cl.openOrClose(false) },
+		},
 		{method: get, path: "/{index}/_count", params: expand + " q", do: (*call).countDocs},
 		{method: post, path: "/{index}/_count", params: expand + " q", do: (*call).countDocs},
 	}

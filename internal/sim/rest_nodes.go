@@ -159,11 +159,15 @@ func (cl *call) awaitFrozen() *apiError {
 	return nil
 }
 
-var nodeMetrics = []string{"indices", "os", "process", "jvm", "thread_pool", "fs", "transport", "http", "breaker", "script",
-	"discovery", "ingest", "adaptive_selection", "indexing_pressure", "allocations", "_all"}
+var nodeMetrics = []string{
+	"indices", "os", "process", "jvm", "thread_pool", "fs", "transport", "http", "breaker", "script",
+	"discovery", "ingest", "adaptive_selection", "indexing_pressure", "allocations", "_all",
+}
 
-var shardMetrics = []string{"docs", "store", "indexing", "get", "search", "merge", "refresh", "flush", "segments", "translog", "recovery",
-	"warmer", "query_cache", "fielddata", "completion", "request_cache", "bulk", "shard_stats", "mappings", "dense_vector", "_all"}
+var shardMetrics = []string{
+	"docs", "store", "indexing", "get", "search", "merge", "refresh", "flush", "segments", "translog", "recovery",
+	"warmer", "query_cache", "fielddata", "completion", "request_cache", "bulk", "shard_stats", "mappings", "dense_vector", "_all",
+}
 
 // metricSet is which groups of figures are wanted; nil means all.
 type metricSet []string

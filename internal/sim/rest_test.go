@@ -73,8 +73,7 @@ func request(t *testing.T, c *Cluster, h http.Handler, text string) string {
 	}
 	d := json.NewDecoder(bytes.NewReader(answer))
 	d.UseNumber()
-	var v any = ordered(d)
-	out.WriteString(render(v, "") + "\n")
+	out.WriteString(render(ordered(d), "") + "\n")
 	return c.named(out.String())
 }
 

@@ -170,7 +170,9 @@ func (r *run) start(every, perCall time.Duration) error {
 		return errors.New("a daemon is at work already")
 	}
 	if r.server != nil {
-		r.server.Close()
+		if err := r.server.Close(); err != nil {
+			return err
+		}
 	}
 	server, err := Serve(r.ctx, r.c, Options{PerRequest: perCall})
 	if err != nil {

@@ -306,8 +306,15 @@ func parseTime(text string) (time.Duration, error) {
 	for _, unit := range []struct {
 		suffix string
 		unit   time.Duration
-	}{{"nanos", time.Nanosecond}, {"micros", time.Microsecond}, {"ms", time.Millisecond}, {"s", time.Second},
-		{"m", time.Minute}, {"h", time.Hour}, {"d", day}} {
+	}{
+		{"nanos", time.Nanosecond},
+		{"micros", time.Microsecond},
+		{"ms", time.Millisecond},
+		{"s", time.Second},
+		{"m", time.Minute},
+		{"h", time.Hour},
+		{"d", day},
+	} {
 		if num, ok := strings.CutSuffix(text, unit.suffix); ok {
 			if x, err := strconv.ParseFloat(num, 64); err == nil {
 				return time.Duration(x * float64(unit.unit)), nil

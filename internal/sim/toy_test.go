@@ -76,7 +76,8 @@ type toyStats struct {
 func (d *toy) Cycle(ctx context.Context, _ time.Time) error {
 	if !d.owned {
 		if err := d.call(ctx, "PUT", "/_cluster/settings", map[string]any{"persistent": map[string]any{
-			"cluster.routing.rebalance.enable": "none", "cluster.metadata.toy.owner": `{"holder":"toy"}`}}, nil); err != nil {
+			"cluster.routing.rebalance.enable": "none", "cluster.metadata.toy.owner": `{"holder":"toy"}`,
+		}}, nil); err != nil {
 			return err
 		}
 		d.owned = true
@@ -149,7 +150,8 @@ func (d *toy) Cycle(ctx context.Context, _ time.Time) error {
 		}
 		number, _ := json.Number(pick.shard).Int64()
 		if err := d.call(ctx, "POST", "/_cluster/reroute?metric=none&explain=true", map[string]any{"commands": []any{
-			map[string]any{"move": map[string]any{"index": pick.index, "shard": number, "from_node": hot, "to_node": cold}}}}, &answer); err != nil {
+			map[string]any{"move": map[string]any{"index": pick.index, "shard": number, "from_node": hot, "to_node": cold}},
+		}}, &answer); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(answer.Explanations[0].Decisions, func(x struct{ Decision string }) bool { return x.Decision == "NO" }) {
@@ -167,5 +169,6 @@ func (d *toy) Stop(ctx context.Context) error {
 		return nil
 	}
 	return d.call(ctx, "PUT", "/_cluster/settings", map[string]any{"persistent": map[string]any{
-		"cluster.routing.rebalance.enable": nil, "cluster.metadata.toy.owner": nil}}, nil)
+		"cluster.routing.rebalance.enable": nil, "cluster.metadata.toy.owner": nil,
+	}}, nil)
 }
