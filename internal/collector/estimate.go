@@ -49,8 +49,10 @@ func (r *rates) estimateGroup(p *assembly, from, to int32, known knowledge) {
 	}
 	for i := from; i < to; i++ {
 		c := &s.Copies[i]
-		if c.Bytes == 0 && !c.Active() {
-			c.Bytes = largest // what it will hold
+		if c.Bytes == 0 {
+			// Not there yet; or there and not measured yet: servers look at a copy's size every 10 s only, and at first it
+			// is 0, which not even an empty copy is.
+			c.Bytes = largest
 		}
 		index := r.index(p, i, from, to, known)
 		c.Provenance = max(search.from, index.from)

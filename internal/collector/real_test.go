@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +84,9 @@ func TestRealClusters(t *testing.T) {
 		s, err := c.Collect(ctx)
 		check(err)
 		searches := 0
-		for s.Samples < 2 { // a second between the samples, filled with work
+		// A second between the samples, filled with work, and until the servers have looked at the size of every shard.
+		unsized := func(c cluster.Copy) bool { return c.Bytes == 0 }
+		for s.Samples < 2 || slices.ContainsFunc(s.Copies, unsized) {
 			for range 20 {
 				check(real.Get(ctx, "/busy/_search?q=document", nil))
 				searches++
@@ -151,6 +154,9 @@ func checkReal(t *testing.T, s *cluster.Snapshot, streams bool) {
 		t.Error("the data stream was not seen")
 	}
 	for _, n := range s.Nodes {
+		if n.Base[0] > 0.01 || n.Base[1] > 0.01 {
+			t.Errorf("%s does %v beside its copies", n.Name, n.Base)
+		}
 		if n.Processors < 1 || n.Heap <= 0 || n.Disk.Total <= 0 || n.Disk.Available <= 0 || n.Disk.Store <= 0 || n.Uptime <= 0 ||
 			n.EphemeralID == "" || n.Attributes["zone"] == "" || !n.IsData() || n.Leaving != "" {
 			t.Errorf("node %+v", n)
