@@ -59,7 +59,8 @@ type groupRates struct {
 	Queries  average // per second, all copies together
 	Writes   average // operations per second by sequence numbers, which go on counting when copies move
 	MaxSeqNo int64
-	At       time.Time
+	At       time.Time // of MaxSeqNo
+	Active   int       // copies at the last sample
 }
 
 // nodeRates is a node: what it does beside the copies we know.
@@ -109,20 +110,31 @@ func (r *rates) learn(p *assembly) {
 		r.cluster, r.warning = uuid, warning
 	}
 	at := r.clock(p)
-	if !r.at.IsZero() && at.Sub(r.at) >= shortestWindow {
-		r.window = at.Sub(r.at)
+	passed := at.Sub(r.at)
+	if passed < 0 { // somebody has set a clock back
+		r.at, passed = time.Time{}, 0
+	}
+	second := !r.at.IsZero() && passed >= shortestWindow
+	if second {
+		r.window = passed
 	}
 	done := make(map[cluster.NodeID]es.Counters, len(s.Nodes)) // what copies account for, by node
-	gone := r.inherit(p, at)
+	present := make(map[string]bool, len(s.Copies))
+	for i := range s.Copies {
+		present[copyID(s, &s.Copies[i])] = true
+	}
+	gone := r.inherit(p, present)
 	for i := range s.Indices {
 		for from, to := range p.groups(i) {
 			r.learnGroup(p, from, to, done)
 		}
 	}
 	r.learnNodes(p, done, gone)
-	r.learnSeries(p)
-	r.forget(at)
-	if at.Sub(r.at) >= shortestWindow {
+	if second {
+		r.learnSeries(p)
+	}
+	r.forget(present, at)
+	if second || r.at.IsZero() {
 		r.at = at
 	}
 }
@@ -158,13 +170,9 @@ func copyID(s *cluster.Snapshot, c *cluster.Copy) string {
 // inherit gives each copy that is new where it stands the rates of the copy it came from: the one that was on its way
 // there, else one of its shard that is not there any more, of its role if there is one. It returns the copies that went,
 // by the node they left.
-func (r *rates) inherit(p *assembly, at time.Time) map[cluster.NodeID][]*copyRates {
+func (r *rates) inherit(p *assembly, present map[string]bool) map[cluster.NodeID][]*copyRates {
 	s := p.snapshot
-	present := make(map[string]bool, len(s.Copies))
 	arriving := map[string]*copyRates{} // by the allocation id they were to have
-	for i := range s.Copies {
-		present[copyID(s, &s.Copies[i])] = true
-	}
 	gone := map[cluster.NodeID][]*copyRates{}
 	left := map[groupKey][]*copyRates{}
 	for id, c := range r.copies {
@@ -190,7 +198,7 @@ func (r *rates) inherit(p *assembly, at time.Time) map[cluster.NodeID][]*copyRat
 		if !c.Active() || p.stats[i] == nil || r.copies[id] != nil {
 			continue
 		}
-		fresh := &copyRates{Group: group(s, c), Primary: c.Primary, Since: at}
+		fresh := &copyRates{Group: group(s, c), Primary: c.Primary, Since: p.nodeStats[c.Node].At}
 		from := arriving[id]
 		if from == nil && len(left[fresh.Group]) > 0 {
 			from = slices.MinFunc(left[fresh.Group], func(a, b *copyRates) int { return likelier(a, b, c.Primary) })
@@ -238,12 +246,14 @@ func (r *rates) learnGroup(p *assembly, from, to int32, done map[cluster.NodeID]
 		search, queries float64 // per second, all copies together
 		window          time.Duration
 		whole, settled  = true, true
+		active          int
 	)
 	for i := from; i < to; i++ {
 		c := &s.Copies[i]
 		if !c.Active() {
 			continue
 		}
+		active++
 		if p.stats[i] == nil {
 			whole = false
 			continue
@@ -260,10 +270,11 @@ func (r *rates) learnGroup(p *assembly, from, to int32, done map[cluster.NodeID]
 	}
 	// A copy that came in the window was not seen from its start, and the last work of one that went was not seen: what
 	// the others did is not the group's. What it cost before is the better estimate, also while caches warm up.
-	if whole && settled && window > 0 {
+	if whole && settled && window > 0 && active == g.Active {
 		g.Search.add(search, window, r.o.HalfLife)
 		g.Queries.add(queries, window, r.o.HalfLife)
 	}
+	g.Active = active
 }
 
 // learnSeqNo takes in the highest sequence number of a shard, which grows by one with every operation and goes on when
@@ -276,10 +287,10 @@ func (r *rates) learnSeqNo(p *assembly, from, to int32, g *groupRates) (quiet bo
 		}
 	}
 	dt := at.Sub(g.At)
-	if at.IsZero() || dt < shortestWindow {
+	if at.IsZero() || dt >= 0 && dt < shortestWindow {
 		return false
 	}
-	if !g.At.IsZero() && dt <= longestWindow && highest >= g.MaxSeqNo {
+	if !g.At.IsZero() && dt > 0 && dt <= longestWindow && highest >= g.MaxSeqNo {
 		g.Writes.add(float64(highest-g.MaxSeqNo)/dt.Seconds(), dt, r.o.HalfLife)
 		quiet = highest == g.MaxSeqNo
 	}
@@ -309,7 +320,7 @@ func (r *rates) learnCopy(p *assembly, i int32, quiet bool, done map[cluster.Nod
 		}
 	}
 	did := x.Counters.Minus(m.Last)
-	if !same || dt > longestWindow {
+	if !same || dt < 0 || dt > longestWindow {
 		did, dt = es.Counters{}, 0
 	}
 	m.Node, m.Process, m.At, m.Last = node.ID, node.EphemeralID, at, x.Counters
@@ -350,10 +361,10 @@ func (r *rates) learnNodes(p *assembly, done map[cluster.NodeID]es.Counters, gon
 			continue
 		}
 		dt := x.At.Sub(m.At)
-		if dt < shortestWindow {
+		if dt >= 0 && dt < shortestWindow {
 			continue
 		}
-		if dt <= longestWindow {
+		if dt > 0 && dt <= longestWindow {
 			m.rejections = float64(x.Rejected-m.Rejected) / dt.Seconds()
 			rest := x.Sum.Minus(m.Sum).Minus(done[node.ID])
 			search, index := rest.SearchTime.Seconds()/dt.Seconds(), writeTime(rest)/dt.Seconds()
@@ -376,9 +387,6 @@ func (r *rates) learnNodes(p *assembly, done map[cluster.NodeID]es.Counters, gon
 // it was ever measured.
 func (r *rates) learnSeries(p *assembly) {
 	s := p.snapshot
-	if r.window <= 0 {
-		return
-	}
 	for i := range s.Indices {
 		x := &s.Indices[i]
 		if !x.Newest || x.Series == "" {
@@ -400,10 +408,10 @@ func (r *rates) learnSeries(p *assembly) {
 }
 
 // forget drops what has been gone for long.
-func (r *rates) forget(at time.Time) {
+func (r *rates) forget(present map[string]bool, at time.Time) {
 	alive := make(map[groupKey]bool, len(r.known))
 	for id, c := range r.copies {
-		if at.Sub(c.At) > rememberGone {
+		if !present[id] && at.Sub(c.At) > rememberGone {
 			delete(r.copies, id)
 			continue
 		}

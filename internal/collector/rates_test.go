@@ -404,3 +404,52 @@ func TestAverage(t *testing.T) {
 		close("memory", a.memory(halfLife), weights*300/math.Ln2)
 	})
 }
+
+// TestClocks: clocks that are set back, and nodes that do not agree about the hour.
+func TestClocks(t *testing.T) {
+	w := bigCluster(4, 100)
+	o, err := Options{}.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRates(&o)
+	var s *cluster.Snapshot
+	for _, minute := range []int64{0, 1, 2, -30, -29, -28, -28} {
+		w.tick = minute * 60_000
+		s = take(t, w, r)
+		for i := range s.Copies {
+			if c := &s.Copies[i]; c.Load[0] < 0 || c.Load[1] < 0 || c.Deviation[0] < 0 || c.Observed[0] < 0 {
+				t.Fatalf("minute %d: copy %+v", minute, c)
+			}
+		}
+	}
+	if c := &s.Copies[0]; c.Provenance != cluster.Measured || s.Window != time.Minute {
+		t.Errorf("copy %+v, window %v", c, s.Window)
+	}
+
+	skewed := func(tick int64) *cluster.Snapshot {
+		w.tick = tick
+		a, err := gather(t.Context(), w, &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range a.stats.Nodes { // each three hours behind the one before
+			a.stats.Nodes[i].At = a.stats.Nodes[i].At.Add(-3 * time.Hour * time.Duration(a.stats.Nodes[i].ID[len(a.stats.Nodes[i].ID)-1]-'0'))
+		}
+		p, err := assemble(a, &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.learn(p)
+		return r.estimate(p)
+	}
+	r = newRates(&o)
+	for minute := range int64(4) {
+		s = skewed(minute * 60_000)
+	}
+	for i := range s.Copies {
+		if c := &s.Copies[i]; c.Provenance != cluster.Measured || math.Abs(c.Observed[0]-1) > 0.01 { // a busy second a second
+			t.Fatalf("copy %+v", c)
+		}
+	}
+}
