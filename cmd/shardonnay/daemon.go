@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/collector"
 	"github.com/shardonnay/shardonnay/internal/config"
 	"github.com/shardonnay/shardonnay/internal/httpapi"
 	"github.com/shardonnay/shardonnay/internal/metrics"
@@ -45,14 +46,18 @@ func solveInWorker(ctx context.Context, p *model.Problem, o solver.Options) (*so
 	return worker.Solve(ctx, program, p, o)
 }
 
-// newDaemon assembles the daemon for a session. current is asked at the start of every cycle.
-func newDaemon(s *session, current func() *config.Config, log *zap.Logger) (*daemon, error) {
+// newDaemon assembles the daemon for a session. current is asked at the start of every cycle; clock is nil for the wall's.
+func newDaemon(s *session, current func() *config.Config, log *zap.Logger, clock mover.Clock) (*daemon, error) {
 	c := current()
 	d := &daemon{registry: prometheus.NewRegistry(), session: s, log: log, inFlight: make(map[string]int64)}
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.metrics = metrics.New(d.registry)
 	d.metrics.ObserveBuild(version.Number(), version.Commit(), version.Go(), clp.Version())
-	collect, err := s.collector(c)
+	options := collectorOptions(c)
+	if clock != nil {
+		options.Now = clock.Now
+	}
+	collect, err := collector.New(s.client, options)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +68,10 @@ func newDaemon(s *session, current func() *config.Config, log *zap.Logger) (*dae
 	if warning != "" {
 		log.Warn(warning)
 	}
-	own := mover.NewOwnership(s.client, s.identity.Product, lease(&c.Ownership))
-	d.mover = mover.New(s.client, s.identity, moverConfig(c), ledger, own, d.observeMove)
+	held, limits := lease(&c.Ownership), moverConfig(c)
+	held.Clock, limits.Clock = clock, clock
+	own := mover.NewOwnership(s.client, s.identity.Product, held)
+	d.mover = mover.New(s.client, s.identity, limits, ledger, own, d.observeMove)
 	d.loop = &rebalance.Loop{
 		Collector: collect, Solve: solveInWorker, Owner: own, Memory: ledger,
 		Carrier:  d.mover,

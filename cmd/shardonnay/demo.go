@@ -81,7 +81,7 @@ func runDemo(ctx context.Context, out io.Writer, seed uint64, limit time.Duratio
 	}
 	defer s.client.Close()
 	current := func() *config.Config { return &c }
-	d, err := newDaemon(s, current, zap.NewNop())
+	d, err := newDaemon(s, current, zap.NewNop(), nil)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,6 @@ import (
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/config"
-	"github.com/shardonnay/shardonnay/internal/mover"
-	"github.com/shardonnay/shardonnay/internal/plan"
 )
 
 func newRun() *cobra.Command {
@@ -83,7 +81,7 @@ func (s *service) term(ctx context.Context) (err error) {
 	}
 	defer link.client.Close()
 	s.log.Info("connected", zap.String("cluster", link.identity.Name), zap.String("product", link.identity.Product.String()), zap.String("mode", string(c.Mode)))
-	d, err := newDaemon(link, s.current.Load, s.log)
+	d, err := newDaemon(link, s.current.Load, s.log, nil)
 	if err != nil {
 		return err
 	}
@@ -99,14 +97,6 @@ func (s *service) term(ctx context.Context) (err error) {
 		defer close(watched)
 		s.watch(ctx, d, end)
 	}()
-	if c.Mode == plan.Act {
-		// Somebody may have died while rebalancing was theirs; where that is long ago, what they changed is put back first.
-		if released, err := mover.Release(ctx, link.client, link.identity.Product, nil, true); err != nil {
-			s.log.Warn("an expired ownership record could not be cleared", zap.Error(err))
-		} else if released.Restored {
-			s.log.Info("an expired ownership record was cleared", zap.String("result", released.Text))
-		}
-	}
 	err = d.loop.Run(ctx)
 	end(nil)
 	<-watched

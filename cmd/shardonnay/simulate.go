@@ -12,6 +12,7 @@ import (
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/config"
+	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/sim"
 )
 
@@ -39,11 +40,14 @@ func newSimulate() *cobra.Command {
 		if err != nil {
 			return &cluster.Error{Class: cluster.Invalid, Op: "read scenario", Err: err, Hint: "docs/scenarios.md describes the language"}
 		}
-		log, _ := newLog(c.Log)
+		log := zap.NewNop() // the scenario's own lines are the story; a level asked for shows the daemon's as well
+		if cmd.Flags().Changed("log-level") {
+			log, _ = newLog(c.Log)
+		}
 		report, err := scenario.Run(cmd.Context(), sim.RunOptions{
 			Out: cmd.OutOrStdout(),
 			Start: func(ctx context.Context, virtual *sim.Cluster, address string) (sim.Daemon, error) {
-				return startSimulated(ctx, c, address, log)
+				return startSimulated(ctx, c, virtual, address, log)
 			},
 		})
 		if err != nil {
@@ -63,14 +67,15 @@ type simulated struct {
 	daemon  *daemon
 }
 
-func startSimulated(ctx context.Context, c config.Config, address string, log *zap.Logger) (sim.Daemon, error) {
+func startSimulated(ctx context.Context, c config.Config, virtual *sim.Cluster, address string, log *zap.Logger) (sim.Daemon, error) {
 	c.Connection.Addresses = []string{"http://" + address}
 	c.State.Dir, c.HTTP.Listen = "", ""
+	c.Mode = plan.Act // nothing real is at stake
 	s, err := connect(ctx, &c)
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDaemon(s, func() *config.Config { return &c }, log)
+	d, err := newDaemon(s, func() *config.Config { return &c }, log, virtual)
 	if err != nil {
 		s.client.Close()
 		return nil, err

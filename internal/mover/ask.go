@@ -14,7 +14,7 @@ import (
 // ask sends the next moves, where nothing stands against it. stop is what did.
 func (c *carrying) ask(ctx context.Context, l *look) (asked bool, stop *Stop, err error) {
 	c.dropDependents()
-	if !c.expires.IsZero() && time.Now().After(c.expires) {
+	if !c.expires.IsZero() && c.m.clock.Now().After(c.expires) {
 		c.giveUp("the plan has expired", Expired)
 	}
 	if len(c.pending) == 0 || !l.full {
@@ -25,7 +25,7 @@ func (c *carrying) ask(ctx context.Context, l *look) (asked bool, stop *Stop, er
 			f.waits = ""
 		}
 		if stop.Freeze {
-			c.m.calmUntil = time.Now().Add(c.m.config.Stops.Calm)
+			c.m.calmUntil = c.m.clock.Now().Add(c.m.config.Stops.Calm)
 		}
 		return false, stop, nil
 	}
@@ -58,7 +58,7 @@ func (c *carrying) dropDependents() {
 // pick checks the moves whose turn it is and takes those that hold and that the gate lets pass. Moves that no longer hold
 // end here. stop is why some that are left have to wait.
 func (c *carrying) pick(l *look) (batch []*flight, stop *Stop) {
-	half := time.Now().Before(c.m.calmUntil)
+	half := c.m.clock.Now().Before(c.m.calmUntil)
 	g := newGate(c.m.config.Limits, &l.settings, c.zone, half)
 	c.countUnderWay(g, l)
 	most := c.m.config.Limits.PerRequest
@@ -87,7 +87,7 @@ func (c *carrying) pick(l *look) (batch []*flight, stop *Stop) {
 		t := transfer{index: f.move.Index, from: l.sender(k), to: f.move.To.ID, bytes: f.move.Bytes}
 		block := c.mustWait(f, t, l, arriving[f.move.To.ID], g.out[t.from])
 		if block == nil {
-			if reason := g.admits(t, time.Now()); reason != "" {
+			if reason := g.admits(t, c.m.clock.Now()); reason != "" {
 				block = &Stop{Kind: GateFull, Text: reason, Cure: "It goes on once what is under way has landed"}
 			}
 		}
@@ -263,7 +263,7 @@ const maxRejections = 3
 // request asks for a batch, once. What the answer does not settle, the next look at the routing table does. A stop says
 // that the cluster had no time for it.
 func (c *carrying) request(ctx context.Context, batch []*flight) (asked bool, stop *Stop, err error) {
-	now := time.Now()
+	now := c.m.clock.Now()
 	moves := make([]es.Move, len(batch))
 	for i, f := range batch {
 		f.set(Requested)
@@ -326,7 +326,7 @@ func (e *notAllowed) Unwrap() []error { return []error{ErrNotAllowed, e.err} }
 
 // turnedDown takes back a batch that certainly was not applied. A move that makes requests fail again and again is refused.
 func (c *carrying) turnedDown(batch []*flight) {
-	now := time.Now()
+	now := c.m.clock.Now()
 	for _, f := range batch {
 		if f.rejections >= maxRejections {
 			f.set(Refused)

@@ -62,7 +62,7 @@ const maxShare = 20
 func (c *carrying) run(ctx context.Context) error {
 	var idle, unreadable time.Time // since when nothing could be done, or read
 	for {
-		started := time.Now()
+		started := c.m.clock.Now()
 		l, err := c.look(ctx, len(c.pending) > 0)
 		var hold *Hold
 		switch {
@@ -77,13 +77,13 @@ func (c *carrying) run(ctx context.Context) error {
 			if unreadable.IsZero() {
 				unreadable = started
 			}
-			if class := cluster.ClassOf(err); class == cluster.Refused || time.Since(unreadable) >= c.m.config.Patience {
+			if class := cluster.ClassOf(err); class == cluster.Refused || c.m.clock.Now().Sub(unreadable) >= c.m.config.Patience {
 				c.giveUp("the cluster could not be read", Skipped)
 				return err
 			}
 		default:
 			unreadable = time.Time{}
-			c.m.readTook = time.Since(started)
+			c.m.readTook = c.m.clock.Now().Sub(started)
 			c.watch(ctx, l)
 			asked, stop, err := c.ask(ctx, l)
 			if err != nil {
@@ -96,9 +96,9 @@ func (c *carrying) run(ctx context.Context) error {
 			case asked || len(c.flights) > 0:
 				idle = time.Time{}
 			case idle.IsZero():
-				idle = time.Now()
+				idle = c.m.clock.Now()
 			}
-			if !idle.IsZero() && time.Since(idle) >= c.m.config.Patience {
+			if !idle.IsZero() && c.m.clock.Now().Sub(idle) >= c.m.config.Patience {
 				if stop == nil {
 					stop = &Stop{Kind: GateFull, Text: "none of the moves that are left has its turn", Cure: "The next plan goes on"}
 				}
@@ -107,12 +107,7 @@ func (c *carrying) run(ctx context.Context) error {
 			}
 		}
 		c.keepOwnership(ctx)
-		timer := time.NewTimer(c.pause())
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
+		_ = c.m.clock.Sleep(ctx, c.pause()) // that ctx is done the next round sees
 	}
 }
 
@@ -120,7 +115,7 @@ func (c *carrying) run(ctx context.Context) error {
 func (c *carrying) pause() time.Duration {
 	pause := maxShare * c.m.readTook
 	if c.m.own != nil && c.m.own.held != nil {
-		pause = min(pause, time.Until(c.m.own.held.Renewed.Add(c.m.own.lease.Renew)))
+		pause = min(pause, c.m.own.held.Renewed.Add(c.m.own.lease.Renew).Sub(c.m.clock.Now()))
 	}
 	return max(c.m.config.Poll, pause)
 }
@@ -148,8 +143,8 @@ func (c *carrying) stopped(stop *Stop) {
 func (c *carrying) ended(f *flight, reason string) {
 	elapsed := time.Duration(0)
 	if !f.requested.IsZero() {
-		elapsed = time.Since(f.requested)
-		c.m.ledger.update(f, time.Now())
+		elapsed = c.m.clock.Now().Sub(f.requested)
+		c.m.ledger.update(f, c.m.clock.Now())
 	}
 	c.report.Count[f.state]++
 	c.report.Outcomes = append(c.report.Outcomes, Outcome{Move: f.move, State: f.state, Reason: reason, Elapsed: elapsed})
@@ -209,7 +204,7 @@ func (c *carrying) confirm(ctx context.Context) (es.RawSettings, error) {
 
 // keepOwnership renews our record while moves are only watched. That it fails is found out before the next request.
 func (c *carrying) keepOwnership(ctx context.Context) {
-	if c.m.own != nil && c.m.own.renewalDue(time.Now()) {
+	if c.m.own != nil && c.m.own.renewalDue(c.m.clock.Now()) {
 		if _, err := c.m.own.Confirm(ctx); err != nil {
 			c.warn(err.Error())
 		}

@@ -25,6 +25,8 @@ type Config struct {
 	UnknownWait time.Duration
 	// StuckAfter is how long a relocation may go without receiving a byte before it is no longer waited for.
 	StuckAfter time.Duration
+	// Clock is nil for the wall's.
+	Clock Clock
 	// CancelStuck also cancels it, at its target.
 	CancelStuck bool
 }
@@ -41,6 +43,7 @@ type Mover struct {
 	ledger   *Ledger
 	own      *Ownership
 	onEvent  func(Event)
+	clock    Clock
 
 	config    Config // of the Carry under way
 	looked    bool   // at the cluster, once, for what was left in flight
@@ -56,12 +59,12 @@ func New(api API, identity cluster.Identity, config Config, ledger *Ledger, own 
 	if onEvent == nil {
 		onEvent = func(Event) {}
 	}
-	m := &Mover{api: api, identity: identity, ledger: ledger, own: own, onEvent: onEvent}
+	m := &Mover{api: api, identity: identity, ledger: ledger, own: own, onEvent: onEvent, clock: orWall(config.Clock)}
 	m.Configure(config)
 	return m
 }
 
-// Configure takes effect at the next Carry. It may be called at any time, from any goroutine.
+// Configure takes effect at the next Carry, the clock aside. It may be called at any time, from any goroutine.
 func (m *Mover) Configure(config Config) { m.settings.Store(&config) }
 
 // Event is the start, the progress or the end of one move.
@@ -117,7 +120,7 @@ func (m *Mover) Carry(ctx context.Context, p *plan.Plan, s *cluster.Snapshot) (R
 			c.bytes[p.Moves[i].AllocationID] = p.Moves[i].Bytes
 			c.pending = append(c.pending, &flight{move: p.Moves[i], state: Planned})
 		}
-		if err := p.Usable(m.identity.UUID, time.Now()); err != nil {
+		if err := p.Usable(m.identity.UUID, m.clock.Now()); err != nil {
 			c.giveUp("the plan is not for this cluster, or no longer", Stale)
 			return c.report, err
 		}
@@ -125,7 +128,7 @@ func (m *Mover) Carry(ctx context.Context, p *plan.Plan, s *cluster.Snapshot) (R
 	for _, e := range m.ledger.open() {
 		c.report.Adopted++
 		c.flights = append(c.flights, &flight{
-			move: e.Move, state: e.State, requested: e.Requested, progressed: time.Now(), newID: e.NewID, adopted: true,
+			move: e.Move, state: e.State, requested: e.Requested, progressed: m.clock.Now(), newID: e.NewID, adopted: true,
 			found: e.PlanID == "", unknown: e.State == Requested,
 		})
 		c.bytes[e.Move.AllocationID] = e.Move.Bytes

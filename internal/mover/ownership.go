@@ -68,6 +68,7 @@ type Lease struct {
 	Length time.Duration // a record not renewed for so long is expired
 	Renew  time.Duration // how often it is renewed; 0 is a third of Length
 	Settle time.Duration // from a claim to reading it back: longer than a write can take
+	Clock  Clock         // nil for the wall's
 }
 
 // Hold is the error of an ownership that is not ours to act on: errors.As.
@@ -86,6 +87,7 @@ type Ownership struct {
 	product cluster.Product
 	lease   Lease
 	session string
+	clock   Clock
 
 	held    *Record // as we last wrote it; nil while we hold nothing
 	tidy    bool    // what moved before us has landed and left no wishes
@@ -99,7 +101,7 @@ func NewOwnership(api API, product cluster.Product, lease Lease) *Ownership {
 	}
 	session := make([]byte, 6)
 	rand.Read(session) // never fails
-	return &Ownership{api: api, product: product, lease: lease, session: hex.EncodeToString(session)}
+	return &Ownership{api: api, product: product, lease: lease, session: hex.EncodeToString(session), clock: orWall(lease.Clock)}
 }
 
 // Acquire takes rebalancing over: it sets cluster.routing.rebalance.enable to none and writes our record in one request,
@@ -128,7 +130,7 @@ func (o *Ownership) claim(ctx context.Context) error {
 		return err
 	case hold != nil:
 		return hold
-	case record != nil && record.Holder != o.lease.Holder && !record.Expired(time.Now()):
+	case record != nil && record.Holder != o.lease.Holder && !record.Expired(o.clock.Now()):
 		return heldBy(record)
 	}
 	value := persistentRebalance(raw)
@@ -142,8 +144,8 @@ func (o *Ownership) claim(ctx context.Context) error {
 	if err := o.write(ctx, previous, true); err != nil && !es.OutcomeUnknown(err) {
 		return err
 	}
-	if err := sleep(ctx, o.lease.Settle); err != nil {
-		return err
+	if err := o.clock.Sleep(ctx, o.lease.Settle); err != nil {
+		return &cluster.Error{Class: cluster.Interrupted, Op: "take rebalancing over", Err: err}
 	}
 	raw, record, hold, err = readOwnership(ctx, o.api)
 	switch {
@@ -162,7 +164,7 @@ func (o *Ownership) claim(ctx context.Context) error {
 
 // write stores our record, renewed now, and with it the setting that makes rebalancing ours where take is set.
 func (o *Ownership) write(ctx context.Context, previous string, take bool) error {
-	now := time.Now().UTC().Truncate(time.Millisecond)
+	now := o.clock.Now().UTC().Truncate(time.Millisecond)
 	record := &Record{Holder: o.lease.Holder, Session: o.session, Renewed: now, Expires: now.Add(o.lease.Length), Previous: previous}
 	settings := map[string]any{ownerKey: record.text()}
 	if take {
@@ -182,7 +184,7 @@ func (o *Ownership) Confirm(ctx context.Context) (es.RawSettings, error) {
 		return es.RawSettings{}, &Hold{Kind: NotHeld, Text: "rebalancing is not ours", Cure: "It is taken over at the start of the next cycle"}
 	}
 	raw, record, hold, err := readOwnership(ctx, o.api)
-	switch now := time.Now(); {
+	switch now := o.clock.Now(); {
 	case err != nil:
 		return raw, err
 	case hold != nil:
@@ -212,8 +214,8 @@ func (o *Ownership) Confirm(ctx context.Context) (es.RawSettings, error) {
 	if err := o.changed(raw); err != nil {
 		return raw, err
 	}
-	if o.renewalDue(time.Now()) {
-		if err := o.write(ctx, record.Previous, false); err != nil && time.Now().After(record.Expires.Add(-o.lease.Renew)) {
+	if o.renewalDue(o.clock.Now()) {
+		if err := o.write(ctx, record.Previous, false); err != nil && o.clock.Now().After(record.Expires.Add(-o.lease.Renew)) {
 			return raw, err // until then the next try may do
 		}
 	}
@@ -305,17 +307,5 @@ func heldBy(record *Record) *Hold {
 	return &Hold{
 		Kind: OtherHolder, Text: fmt.Sprintf("%s owns rebalancing until %s", record.Holder, record.Expires.Format(time.RFC3339)),
 		Cure: "Stop that instance, or wait until its record expires",
-	}
-}
-
-// sleep waits for d or until ctx is done.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return &cluster.Error{Class: cluster.Interrupted, Op: "take rebalancing over", Err: context.Cause(ctx)}
-	case <-timer.C:
-		return nil
 	}
 }

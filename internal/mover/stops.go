@@ -163,7 +163,7 @@ func (c *carrying) others(l *look) *Stop {
 			Cure: "It goes on, with half its limits at first, once they have landed",
 		}
 	}
-	if undone := c.m.ledger.undoneSince(time.Now().Add(-undoneMemory)); undone > c.m.config.Stops.UndoneAllowed {
+	if undone := c.m.ledger.undoneSince(c.m.clock.Now().Add(-undoneMemory)); undone > c.m.config.Stops.UndoneAllowed {
 		return &Stop{
 			Kind: PingPong, Text: fmt.Sprintf("%d of our moves were undone within the hour, by %s", undone, c.suspect(l)),
 			Cure: "Find out who moves copies besides us and let only one of both",
@@ -191,7 +191,7 @@ func (c *carrying) suspect(l *look) string {
 // nodesChanged is about nodes that left, joined or restarted not long ago.
 func (c *carrying) nodesChanged(l *look) *Stop {
 	settle := c.m.config.Stops.Settle
-	now := time.Now()
+	now := c.m.clock.Now()
 	for _, node := range c.m.roster.left {
 		if since := now.Sub(node.at); since < settle || !c.m.roster.settled(l) {
 			return &Stop{

@@ -12,7 +12,7 @@ import (
 
 // watch brings every flight up to date with a look.
 func (c *carrying) watch(ctx context.Context, l *look) {
-	now := time.Now()
+	now := c.m.clock.Now()
 	c.m.roster.note(l, c.s, c.m.config.Stops.Settle, now)
 	c.adopt(l, now)
 	changed, failed := c.m.ledger.noteUndone(l, now), false
