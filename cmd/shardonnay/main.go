@@ -30,11 +30,17 @@ func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)
 // report prints an error for a person and gives the exit code.
 func report(err error) int {
 	var status exitStatus
+	if err != nil && !errors.As(err, &status) {
+		fmt.Fprintln(os.Stderr, "shardonnay:", err)
+	}
+	return exitCode(err)
+}
+
+// exitCode is the process's exit code for what a command returned.
+func exitCode(err error) int {
+	var status exitStatus
 	if errors.As(err, &status) {
 		return int(status)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "shardonnay:", err)
 	}
 	return cluster.ExitCode(err)
 }
@@ -48,6 +54,13 @@ func newRoot() *cobra.Command {
 		Version:       version.Number(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs, // a word that is no command comes here
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return &cluster.Error{Class: cluster.Invalid, Op: "read the command line", Err: fmt.Errorf("%q is no command", args[0]), Hint: "See shardonnay --help"}
+		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &cluster.Error{Class: cluster.Invalid, Op: "read the command line", Err: err, Hint: "See " + cmd.CommandPath() + " --help"}
