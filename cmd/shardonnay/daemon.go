@@ -96,7 +96,7 @@ func loopSettings(c *config.Config) rebalance.Settings {
 
 func solverOptions(c *config.Solver) solver.Options {
 	return solver.Options{
-		TimeLimit: c.TimeLimit, WorkLimit: int64(c.WorkLimit), Seed: int64(c.Seed), TargetGap: c.TargetGap, Workers: c.Workers,
+		TimeLimit: c.TimeLimit, WorkLimit: int64(c.WorkLimit), Seed: uint64(c.Seed), TargetGap: c.TargetGap, Workers: c.Workers,
 	}
 }
 

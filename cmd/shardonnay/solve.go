@@ -39,7 +39,7 @@ func newSolve() *cobra.Command {
 	}
 	output := addFormat(cmd)
 	options := addSolver(cmd)
-	cmd.Flags().Int64Var(&options.Seed, "seed", 1, "`number` that the search's random choices grow from")
+	cmd.Flags().Uint64Var(&options.Seed, "seed", 1, "`number` that the search's random choices grow from")
 	assignment := cmd.Flags().String("assignment", "", "write the assignment to `FILE`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		file, err := os.Open(args[0])
@@ -99,7 +99,7 @@ func newBenchSolver() *cobra.Command {
 				return err
 			}
 		}
-		options.Seed = int64(o.Seed)
+		options.Seed = o.Seed
 		return solveAndReport(cmd, p, *options, int64(o.Seed), "", *output)
 	}
 	return cmd

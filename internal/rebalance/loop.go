@@ -286,8 +286,8 @@ func solved(r *solver.Result) plan.Solved {
 	return plan.Solved{
 		Assignment: r.Assignment, LowerBound: r.LowerBound,
 		Solver: plan.Solver{
-			Status: string(r.Status), WallS: r.Wall.Seconds(), ColumnsConsidered: r.PairsPriced, ColumnsBuilt: r.ColumnsBuilt,
-			LPSolves: r.LPSolves, Rounds: r.Rounds, Limit: string(r.Limit),
+			Status: string(r.Status), WallS: r.Wall.Seconds(), ColumnsConsidered: r.Counters.PairsPriced, ColumnsBuilt: r.Counters.ColumnsBuilt,
+			LPSolves: int(r.Counters.LPSolves), Rounds: int(r.Counters.Rounds), Limit: string(r.Limit),
 		},
 	}
 }
