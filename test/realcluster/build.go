@@ -66,7 +66,7 @@ func (p Product) prepare(ctx context.Context) (launcher, error) {
 		if err != nil {
 			return launcher{}, err
 		}
-		defer os.RemoveAll(half)
+		defer func() { _ = os.RemoveAll(half) }() // renamed by then, where all went well
 		if err := p.build(ctx, home, files, half); err != nil {
 			return launcher{}, fmt.Errorf("build the launcher of %s: %w", p, err)
 		}
@@ -96,7 +96,7 @@ func (p Product) prepare(ctx context.Context) (launcher, error) {
 // every process of a cluster with one per node. A JVM of another build ignores the file and starts as before.
 func (p Product) recordArchive(ctx context.Context, l launcher) error {
 	half := l.archive + ".half"
-	defer os.Remove(half)
+	defer func() { _ = os.Remove(half) }() // renamed by then, where all went well
 	recording := l
 	recording.archive = ""
 	c, err := launch(ctx, Options{Product: p, Nodes: 1}.withDefaults(), recording, "-XX:ArchiveClassesAtExit="+half)

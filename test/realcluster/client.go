@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -118,9 +119,7 @@ type Index struct {
 // CreateIndex creates the index and waits until its primaries are started.
 func (c *Cluster) CreateIndex(ctx context.Context, index Index) error {
 	settings := map[string]any{"number_of_shards": max(index.Shards, 1), "number_of_replicas": index.Replicas}
-	for key, value := range index.Settings {
-		settings[key] = value
-	}
+	maps.Copy(settings, index.Settings)
 	const filter = "routing.allocation.require._name"
 	if index.Node != "" {
 		settings[filter] = index.Node
@@ -147,23 +146,51 @@ func (c *Cluster) CreateIndex(ctx context.Context, index Index) error {
 
 // WaitGreen waits until all running nodes are in the cluster, every copy is started and none relocates.
 func (c *Cluster) WaitGreen(ctx context.Context) error {
+	return poll(ctx, func() error { return c.healthy(ctx) })
+}
+
+// healthy is nil where WaitGreen has nothing to wait for. It answers after the changes of cluster state under way.
+func (c *Cluster) healthy(ctx context.Context) error {
+	var health struct {
+		Status       string `json:"status"`
+		Nodes        int    `json:"number_of_nodes"`
+		Relocating   int    `json:"relocating_shards"`
+		Initializing int    `json:"initializing_shards"`
+		Unassigned   int    `json:"unassigned_shards"`
+	}
+	if err := c.Get(ctx, "/_cluster/health?wait_for_events=languid", &health); err != nil {
+		return err
+	}
+	if health.Status != "green" || health.Relocating > 0 || health.Initializing > 0 || health.Nodes != len(c.living()) {
+		return fmt.Errorf("cluster is %s with %d of %d nodes, %d copies relocating, %d initializing, %d unassigned",
+			health.Status, health.Nodes, len(c.living()), health.Relocating, health.Initializing, health.Unassigned)
+	}
+	return nil
+}
+
+// WaitSettled waits until the cluster is green and the server's own balancer wants nothing more: it moves a few copies
+// at a time, and between two of them nothing relocates either.
+func (c *Cluster) WaitSettled(ctx context.Context) error {
 	return poll(ctx, func() error {
-		var health struct {
-			Status       string `json:"status"`
-			Nodes        int    `json:"number_of_nodes"`
-			Relocating   int    `json:"relocating_shards"`
-			Initializing int    `json:"initializing_shards"`
-			Unassigned   int    `json:"unassigned_shards"`
-		}
-		if err := c.Get(ctx, "/_cluster/health", &health); err != nil {
-			return err
-		}
-		if health.Status != "green" || health.Relocating > 0 || health.Initializing > 0 || health.Nodes != len(c.living()) {
-			return fmt.Errorf("cluster is %s with %d of %d nodes, %d copies relocating, %d initializing, %d unassigned",
-				health.Status, health.Nodes, len(c.living()), health.Relocating, health.Initializing, health.Unassigned)
+		for range 2 {
+			if err := c.Post(ctx, c.reroutePath(), nil, nil); err != nil {
+				return err
+			}
+			if err := c.healthy(ctx); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
+}
+
+// reroutePath is the reroute API without the cluster state in its answer. Elasticsearch 9 never sends that, and frowns
+// on being told.
+func (c *Cluster) reroutePath() string {
+	if c.Product == Elasticsearch9 {
+		return "/_cluster/reroute?explain=true"
+	}
+	return "/_cluster/reroute?explain=true&metric=none"
 }
 
 // DocCount refreshes the index (or pattern) and counts its documents.
@@ -279,11 +306,7 @@ func (c *Cluster) Move(ctx context.Context, index string, shard int, from, to st
 	body := map[string]any{"commands": []any{map[string]any{"move": map[string]any{
 		"index": index, "shard": shard, "from_node": from, "to_node": to,
 	}}}}
-	path := "/_cluster/reroute?explain=true"
-	if c.Product != Elasticsearch9 {
-		path += "&metric=none" // which Elasticsearch 9 has deprecated
-	}
-	if err := c.Post(ctx, path, body, &answer); err != nil {
+	if err := c.Post(ctx, c.reroutePath(), body, &answer); err != nil {
 		return err
 	}
 	var reasons []string

@@ -19,9 +19,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// testContext ends well within the two minutes a test over a real cluster may take.
+// testContext ends where something hangs. A test takes some seconds, but the machine may be busy with other things.
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 110*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -270,7 +270,7 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	must(t, poll(testContext(t), func() error {
 		for _, id := range ids {
 			if err := syscall.Kill(id, 0); !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("process %d is still there (%v)", id, err)
+				return fmt.Errorf("process %d is still there", id)
 			}
 		}
 		return nil

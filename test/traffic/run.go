@@ -15,10 +15,10 @@ import (
 // The pace of the traffic: enough for steady counters within ten seconds, well below what two cores can serve beside
 // everything else in a test. On a slower machine there are fewer searches, in the same proportions.
 const (
-	searchesPerSecond = 150
-	searchers         = 3
+	searchesPerSecond = 100
+	searchers         = 2
 	bulksPerSecond    = 5
-	docsPerBulk       = 20
+	docsPerBulk       = 10
 )
 
 // Totals is what a run of the traffic came to.
@@ -96,7 +96,7 @@ func (r *run) write(ctx context.Context, random *rand.Rand) {
 	pace := rate.NewLimiter(bulksPerSecond, 1)
 	for i := 0; pace.Wait(ctx) == nil; i++ {
 		name := r.workload.Written[i%len(r.workload.Written)]
-		if err := r.workload.bulk(context.WithoutCancel(ctx), name, docsPerBulk, random); err != nil {
+		if err := r.workload.bulk(context.WithoutCancel(ctx), name, docsPerBulk, 0, random); err != nil {
 			r.uncertain[name] += docsPerBulk
 			r.note(err)
 			continue

@@ -26,18 +26,18 @@ type kind struct {
 }
 
 // kinds make 58 indices with 204 copies, 34 on each of six nodes. Every node gets a copy of about twelve web indices,
-// which are the candidates for being hot: 24 copies that carry three quarters of the load can be spread four to a node,
-// and one copy is a fifth of a node's fair share, so that nearly perfect balance is within reach.
+// which are the candidates for being hot: 24 copies that carry four fifths of the load can be spread four to a node, and
+// one copy is a fifth of a node's fair share, so that nearly perfect balance is within reach.
 var kinds = []kind{
-	{name: "web", indices: 36, shards: 1, replicas: 1, docs: 300},
-	{name: "logs", indices: 10, shards: 3, replicas: 1, docs: 600},
-	{name: "shop", indices: 12, shards: 2, replicas: 2, docs: 400},
+	{name: "web", indices: 36, shards: 1, replicas: 1, docs: 200},
+	{name: "logs", indices: 10, shards: 3, replicas: 1, docs: 300},
+	{name: "shop", indices: 12, shards: 2, replicas: 2, docs: 200},
 }
 
 const (
 	hotKind  = "web"
-	hotShare = 0.75 // of all shard queries go to the hot indices
-	writers  = 8    // of the other indices are written to
+	hotShare = 0.8 // of all shard queries go to the hot indices
+	writers  = 8   // of the other indices are written to
 
 	deckSize = 2000 // searches after which their sequence repeats
 )
@@ -90,7 +90,7 @@ func Build(ctx context.Context, c *realcluster.Cluster, seed uint64) (*Workload,
 	if err := w.fill(ctx); err != nil {
 		return nil, fmt.Errorf("fill the indices of the workload: %w", err)
 	}
-	if err := c.WaitGreen(ctx); err != nil {
+	if err := c.WaitSettled(ctx); err != nil {
 		return nil, err
 	}
 	copies, err := c.Copies(ctx)
@@ -115,7 +115,7 @@ func (w *Workload) create(ctx context.Context) error {
 		group.Go(func() error {
 			return w.cluster.CreateIndex(ctx, realcluster.Index{
 				Name: one.name, Shards: one.shards, Replicas: one.replicas,
-				Settings: map[string]any{"refresh_interval": "1s"},
+				Settings: map[string]any{"refresh_interval": "5s"},
 				Mappings: mappings,
 			})
 		})
@@ -130,7 +130,7 @@ func (w *Workload) fill(ctx context.Context) error {
 	for i, one := range w.indices {
 		group.Go(func() error {
 			random := rand.New(rand.NewPCG(w.seed, uint64(1000+i)))
-			return w.bulk(groupCtx, one.name, int(w.docs[one.name]), random)
+			return w.bulk(groupCtx, one.name, int(w.docs[one.name]), payloadBytes, random)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -252,6 +252,7 @@ func (w *Workload) deck() []int {
 
 var mappings = map[string]any{"properties": map[string]any{
 	"message": map[string]any{"type": "text"},
+	"payload": map[string]any{"type": "binary"}, // only stored
 	"status":  map[string]any{"type": "keyword"},
 	"bytes":   map[string]any{"type": "long"},
 	"at":      map[string]any{"type": "date"},
@@ -268,42 +269,52 @@ var words = strings.Fields(`accept answer arrive balance barrel begin bottle bri
 	stream street summer sun table take tank taste tell thin tide time tower town trade train tree turn valley vine wait wall
 	warm wash water weather weigh west wheel white wide wild wind window winter wood work write yard year yield`)
 
-// document is one line of a web log, about 200 bytes.
-func document(random *rand.Rand) map[string]any {
+// payloadBytes is how much each of the first documents has to carry. It makes disk usage a matter of the first
+// documents, not of how long the traffic has run.
+const payloadBytes = 800
+
+// document is one line of a web log, about 200 bytes and a payload that does not compress.
+func document(random *rand.Rand, payload int) map[string]any {
 	message := make([]string, 12)
 	for i := range message {
 		message[i] = words[random.IntN(len(words))]
 	}
-	return map[string]any{
+	line := map[string]any{
 		"message": strings.Join(message, " "),
 		"status":  []string{"200", "200", "200", "304", "404", "500"}[random.IntN(6)],
 		"bytes":   random.IntN(100_000),
 		"at":      time.Date(2026, 1, 1, 0, 0, random.IntN(86_400), 0, time.UTC).Format(time.RFC3339),
 	}
+	if payload > 0 {
+		noise := make([]byte, payload)
+		for i := range noise {
+			noise[i] = byte(random.Uint32())
+		}
+		line["payload"] = noise // JSON has it as base64, which is what the field takes
+	}
+	return line
 }
 
-// query finds documents with any of three words, counts them by status and by hour, and returns the best five.
+// query finds documents with any of three words, sums up bytes by status, and returns the best three.
 func query(random *rand.Rand) map[string]any {
 	some := []string{words[random.IntN(len(words))], words[random.IntN(len(words))], words[random.IntN(len(words))]}
 	return map[string]any{
-		"size":  5,
+		"size":  3,
 		"query": map[string]any{"match": map[string]any{"message": strings.Join(some, " ")}},
 		"aggs": map[string]any{"by_status": map[string]any{
 			"terms": map[string]any{"field": "status"},
-			"aggs": map[string]any{"by_hour": map[string]any{
-				"date_histogram": map[string]any{"field": "at", "fixed_interval": "1h"},
-			}},
+			"aggs":  map[string]any{"bytes": map[string]any{"sum": map[string]any{"field": "bytes"}}},
 		}},
 	}
 }
 
 // bulk writes count new documents to the index; an error means that some may not be there.
-func (w *Workload) bulk(ctx context.Context, name string, count int, random *rand.Rand) error {
+func (w *Workload) bulk(ctx context.Context, name string, count, payload int, random *rand.Rand) error {
 	var body strings.Builder
 	lines := json.NewEncoder(&body)
 	for range count {
 		body.WriteString(`{"index":{}}` + "\n")
-		if err := lines.Encode(document(random)); err != nil {
+		if err := lines.Encode(document(random, payload)); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,39 @@
+// Command prepare gets the servers that the tests start ready ahead of the tests: it resolves and compiles what is not
+// in the cache yet, which needs the network and up to a minute a product, and says which products this machine cannot
+// run.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/shardonnay/shardonnay/test/realcluster"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := prepare(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func prepare(ctx context.Context) error {
+	for _, p := range realcluster.Products() {
+		if err := p.Available(); err != nil {
+			fmt.Printf("%-24s WILL NOT BE TESTED: %v\n", p, err)
+			continue
+		}
+		began := time.Now()
+		if err := p.Prepare(ctx); err != nil {
+			return err
+		}
+		fmt.Printf("%-24s ready (%.1f s)\n", p, time.Since(began).Seconds())
+	}
+	return nil
+}
