@@ -321,6 +321,10 @@ func New(cfg Config) *Cluster {
 	c.uuid = c.newID()
 	c.deciders = c.productDeciders()
 	c.settings = newSettings(c.known(), cfg.Settings)
+	c.settings.unknown = "illegal_argument_exception"
+	if !c.elastic() && c.at(3, 0) {
+		c.settings.unknown = "settings_exception"
+	}
 	c.applySettings()
 	c.bump()
 	c.scheduleLook()

@@ -194,15 +194,26 @@ func (c *Cluster) dispatch(routes []route, cl *call) *apiError {
 	}
 	uri := cl.r.URL.RequestURI()
 	switch {
-	case !c.elastic():
-		return &apiError{status: 400, plain: true, alone: true, reason: fmt.Sprintf("no handler found for uri [%s] and method [%s]", uri, cl.r.Method)}
-	case len(methods) > 0:
-		return &apiError{status: 405, plain: true, reason: fmt.Sprintf("Incorrect HTTP method for uri [%s] and method [%s], allowed: %v",
-			uri, cl.r.Method, methods)}
-	case strings.HasPrefix(path, "_") && !strings.Contains(path, "/"):
-		return &apiError{status: 400, kind: "invalid_index_name_exception", reason: fmt.Sprintf("Invalid index name [%s], must not start with '_'.", path), index: path}
+	case strings.HasPrefix(path, "_") && !strings.Contains(path, "/") && len(methods) == 0: // it is taken for an index
+		return &apiError{
+			status: 400, kind: "invalid_index_name_exception", index: path,
+			reason: fmt.Sprintf("Invalid index name [%s], must not start with '_'.", path),
+		}
+	case c.elastic() && !c.at(8, 0) && strings.Count(path, "/") == 2 && len(methods) == 0: // .. and for a document of a type
+		name, _, _ := strings.Cut(path, "/")
+		return noIndex(name)
+	case c.elastic() && !c.at(8, 0) && strings.Count(path, "/") == 1 && len(methods) == 0:
+		methods = []string{"POST"}
+		fallthrough
+	case len(methods) > 0 && c.elastic():
+		return &apiError{
+			status: 405, plain: true,
+			reason: fmt.Sprintf("Incorrect HTTP method for uri [%s] and method [%s], allowed: %v", uri, cl.r.Method, methods),
+		}
 	}
-	return &apiError{status: 400, plain: true, reason: fmt.Sprintf("no handler found for uri [%s] and method [%s]", uri, cl.r.Method)}
+	return &apiError{
+		status: 400, plain: true, alone: !c.elastic(), reason: fmt.Sprintf("no handler found for uri [%s] and method [%s]", uri, cl.r.Method),
+	}
 }
 
 func (rt *route) match(path string) (map[string]string, bool) {

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -412,12 +414,27 @@ func readSettings(prefix string, v any, into map[string]any) *apiError {
 	return nil
 }
 
+// cutShort is what a version calls JSON that ends too soon.
+func (c *Cluster) cutShort() string {
+	switch {
+	case c.elastic() && c.at(9, 0):
+		return "x_content_e_o_f_exception"
+	case c.elastic() && c.at(8, 0):
+		return "x_content_parse_exception"
+	case !c.elastic() && c.at(3, 0):
+		return "unexpected_end_of_input_exception"
+	}
+	return "json_e_o_f_exception"
+}
+
 // decode reads the body as one JSON object.
 func (cl *call) decode() (map[string]any, *apiError) {
 	d := json.NewDecoder(strings.NewReader(string(cl.body)))
 	d.UseNumber()
 	var v map[string]any
-	if err := d.Decode(&v); err != nil {
+	if err := d.Decode(&v); errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return nil, &apiError{status: 400, kind: cl.c.cutShort(), reason: "Unexpected end-of-input: expected close marker for Object"}
+	} else if err != nil {
 		return nil, badJSON("request body is no JSON object: %v", err)
 	}
 	return v, nil

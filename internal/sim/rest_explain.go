@@ -32,7 +32,7 @@ func (cl *call) explain() *apiError {
 		w.str("id", s.node.id)
 		w.str("name", s.node.spec.Name)
 		w.str("transport_address", s.node.address())
-		cl.attributes(s.node)
+		cl.attributes("attributes", s.node)
 		w.end()
 	}
 	if cl.flag("include_disk_info") {
@@ -154,7 +154,7 @@ func (cl *call) nodeDecisions(s *shardCopy) {
 		w.str("node_id", r.n.id)
 		w.str("node_name", r.n.spec.Name)
 		w.str("transport_address", r.n.address())
-		cl.attributes(r.n)
+		cl.attributes("node_attributes", r.n)
 		answer := map[verdict]string{yes: "yes", throttle: "throttled", no: "no"}[r.worst]
 		if s.state == started && r.worst != no {
 			answer = "worse_balance"

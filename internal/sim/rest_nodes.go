@@ -44,7 +44,7 @@ func (cl *call) nodesInfo() *apiError {
 			w.str("build_type", "tar")
 			w.str("build_hash", "0000000000000000000000000000000000000000")
 			w.strs("roles", n.spec.Roles)
-			cl.attributes(n)
+			cl.attributes("attributes", n)
 			if want("settings") {
 				yml := map[string]any{"cluster.name": c.cfg.Name, "node.name": n.spec.Name}
 				for k, v := range n.spec.Attributes {
@@ -199,13 +199,15 @@ func (cl *call) nodesStats() *apiError {
 		return err
 	}
 	level := cl.query.Get("level")
-	if !slices.Contains([]string{"", "node", "indices", "shards"}, level) {
+	badLevel := !slices.Contains([]string{"", "node", "indices", "shards"}, level)
+	if badLevel && c.elastic() {
 		return illegal("level parameter must be one of [node] or [indices] or [shards] but was [%s]", level)
 	}
 	list := c.selectNodes(cl.vars["nodes"])
 	var failed []*node
 	for _, n := range list {
-		if n.frozen {
+		if n.frozen || badLevel { // OpenSearch leaves it to the nodes to object
+
 			failed = append(failed, n)
 		}
 	}
@@ -215,7 +217,7 @@ func (cl *call) nodesStats() *apiError {
 	cl.nodesHeader(len(list), failed)
 	if w.obj("nodes") {
 		for _, n := range list {
-			if !n.frozen && w.obj(n.id) {
+			if !slices.Contains(failed, n) && w.obj(n.id) {
 				cl.nodeStats(n, metrics, sub, level)
 				w.end()
 			}
@@ -235,7 +237,7 @@ func (cl *call) nodeStats(n *node, metrics, sub metricSet, level string) {
 	w.str("host", n.spec.Host)
 	w.str("ip", n.address())
 	w.strs("roles", n.spec.Roles)
-	cl.attributes(n)
+	cl.attributes("attributes", n)
 	busy, sum := 0.0, n.departed
 	for _, s := range n.copies {
 		sum.add(c.totalsOf(s))
@@ -314,7 +316,11 @@ func (cl *call) nodeStats(n *node, metrics, sub metricSet, level string) {
 		w.end()
 	}
 	if metrics.has("breaker") && w.obj("breakers") {
-		for _, b := range []string{"request", "fielddata", "in_flight_requests", "parent"} {
+		inFlight := "in_flight_requests"
+		if c.elastic() && c.at(8, 0) {
+			inFlight = "inflight_requests"
+		}
+		for _, b := range []string{"request", "fielddata", inFlight, "parent"} {
 			if w.obj(b) {
 				w.int("limit_size_in_bytes", heapBytes*95/100)
 				w.int("estimated_size_in_bytes", heapBytes*3/10)

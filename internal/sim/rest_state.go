@@ -44,11 +44,11 @@ func (cl *call) writeState(want func(string) bool, indices []*index) {
 	if c.master != nil {
 		master = c.master.id
 	}
-	if want("master_node") || want("cluster_manager_node") {
+	if want("master_node") {
 		w.str("master_node", master)
-		if !c.elastic() && c.at(2, 0) {
-			w.str("cluster_manager_node", master)
-		}
+	}
+	if want("cluster_manager_node") && !c.elastic() && c.at(2, 0) {
+		w.str("cluster_manager_node", master)
 	}
 	if want("blocks") {
 		cl.stateBlocks()
@@ -121,7 +121,7 @@ func (cl *call) stateNodes() {
 		if c.elastic() && c.at(8, 0) {
 			w.str("external_id", n.spec.Name)
 		}
-		cl.attributes(n)
+		cl.attributes("attributes", n)
 		if c.elastic() {
 			w.strs("roles", n.spec.Roles)
 			if c.at(8, 7) {
@@ -138,9 +138,9 @@ func (cl *call) stateNodes() {
 func (n *node) address() string { return fmt.Sprintf("%s:%d", n.ip, n.port) }
 
 // attributes writes a node's attributes. Both products add some of their own; a client must not take them for topology.
-func (cl *call) attributes(n *node) {
+func (cl *call) attributes(key string, n *node) {
 	w := cl.w
-	if !w.obj("attributes") {
+	if !w.obj(key) {
 		return
 	}
 	for _, k := range sortedKeys(n.zone) {

@@ -88,7 +88,9 @@ func (cl *call) figures(f figures, sub metricSet) {
 	}
 	if sub.has("get") && w.obj("get") {
 		w.int("total", 0)
-		w.str("getTime", "0s")
+		if !c.elastic() {
+			w.str("getTime", "0s")
+		}
 		w.int("time_in_millis", 0)
 		w.int("exists_total", 0)
 		w.int("exists_time_in_millis", 0)

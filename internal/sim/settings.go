@@ -21,6 +21,7 @@ type setting struct {
 type settingsStore struct {
 	known                 map[string]setting
 	prefixes              []string // families of free names
+	unknown               string   // type of the error about a name that is none
 	transient, persistent map[string]any
 	yml                   map[string]string
 }
@@ -113,7 +114,9 @@ func (s *settingsStore) validate(kind, key string, value any) *apiError {
 		if slices.ContainsFunc(s.prefixes, func(p string) bool { return strings.HasPrefix(key, p) && len(key) > len(p) }) {
 			return nil
 		}
-		return illegal("%s setting [%s], not recognized", kind, key)
+		e := illegal("%s setting [%s], not recognized", kind, key)
+		e.kind = s.unknown
+		return e
 	}
 	if value == nil || k.check == nil {
 		return nil
@@ -183,34 +186,36 @@ func (c *Cluster) known() map[string]setting {
 	}
 	const routing = "cluster.routing.allocation."
 	known := map[string]setting{
-		"cluster.routing.rebalance.enable":                     {"all", rebalance},
-		"cluster.routing.use_adaptive_replica_selection":       {"true", boolean},
-		routing + "enable":                                     {"all", oneOf("all", "primaries", "new_primaries", "none")},
-		routing + "allow_rebalance":                            {allow, oneOf("always", "indices_primaries_active", "indices_all_active")},
-		routing + "cluster_concurrent_rebalance":               {"2", wholeNumber(-1)},
-		routing + "node_concurrent_recoveries":                 {"2", wholeNumber(0)},
-		routing + "node_concurrent_incoming_recoveries":        {"2", wholeNumber(0)},
-		routing + "node_concurrent_outgoing_recoveries":        {"2", wholeNumber(0)},
-		routing + "node_initial_primaries_recoveries":          {"4", wholeNumber(0)},
-		routing + "same_shard.host":                            {"false", boolean},
-		routing + "total_shards_per_node":                      {"-1", wholeNumber(-1)},
-		routing + "awareness.attributes":                       {"", nil},
-		routing + "balance.shard":                              {"0.45", number(0)},
-		routing + "balance.index":                              {"0.55", number(0)},
-		routing + "balance.threshold":                          {"1.0", number(0)},
-		routing + "disk.threshold_enabled":                     {"true", boolean},
-		routing + "disk.watermark.low":                         {"85%", watermark},
-		routing + "disk.watermark.high":                        {"90%", watermark},
-		routing + "disk.watermark.flood_stage":                 {"95%", watermark},
-		routing + "disk.watermark.enable_for_single_data_node": {"false", boolean},
-		"cluster.info.update.interval":                         {"30s", timeValue(10 * time.Second)},
-		"cluster.max_shards_per_node":                          {"1000", wholeNumber(1)},
-		"cluster.blocks.read_only":                             {"false", boolean},
-		"indices.recovery.max_bytes_per_sec":                   {"40mb", byteSize},
-		"indices.recovery.max_concurrent_file_chunks":          {"2", wholeNumber(1)},
-		"action.auto_create_index":                             {"true", nil},
-		"action.destructive_requires_name":                     {strconv.FormatBool(c.elastic() && c.at(8, 0)), boolean},
-		"search.default_search_timeout":                        {"-1", nil},
+		"cluster.routing.rebalance.enable":               {"all", rebalance},
+		"cluster.routing.use_adaptive_replica_selection": {"true", boolean},
+		routing + "enable":                               {"all", oneOf("all", "primaries", "new_primaries", "none")},
+		routing + "allow_rebalance":                      {allow, oneOf("always", "indices_primaries_active", "indices_all_active")},
+		routing + "cluster_concurrent_rebalance":         {"2", wholeNumber(-1)},
+		routing + "node_concurrent_recoveries":           {"2", wholeNumber(0)},
+		routing + "node_concurrent_incoming_recoveries":  {"2", wholeNumber(0)},
+		routing + "node_concurrent_outgoing_recoveries":  {"2", wholeNumber(0)},
+		routing + "node_initial_primaries_recoveries":    {"4", wholeNumber(0)},
+		routing + "same_shard.host":                      {"false", boolean},
+		routing + "total_shards_per_node":                {"-1", wholeNumber(-1)},
+		routing + "awareness.attributes":                 {"", nil},
+		routing + "balance.shard":                        {"0.45", number(0)},
+		routing + "balance.index":                        {"0.55", number(0)},
+		routing + "balance.threshold":                    {"1.0", number(0)},
+		routing + "disk.threshold_enabled":               {"true", boolean},
+		routing + "disk.watermark.low":                   {"85%", watermark},
+		routing + "disk.watermark.high":                  {"90%", watermark},
+		routing + "disk.watermark.flood_stage":           {"95%", watermark},
+		"cluster.info.update.interval":                   {"30s", timeValue(10 * time.Second)},
+		"cluster.max_shards_per_node":                    {"1000", wholeNumber(1)},
+		"cluster.blocks.read_only":                       {"false", boolean},
+		"indices.recovery.max_bytes_per_sec":             {"40mb", byteSize},
+		"indices.recovery.max_concurrent_file_chunks":    {"2", wholeNumber(1)},
+		"action.auto_create_index":                       {"true", nil},
+		"action.destructive_requires_name":               {strconv.FormatBool(c.elastic() && c.at(8, 0)), boolean},
+		"search.default_search_timeout":                  {"-1", nil},
+	}
+	if !c.elastic() || !c.at(9, 0) {
+		known[routing+"disk.watermark.enable_for_single_data_node"] = setting{"false", boolean}
 	}
 	if c.elastic() {
 		if c.at(7, 16) {
