@@ -100,13 +100,13 @@ func newBenchSolver() *cobra.Command {
 			}
 		}
 		options.Seed = o.Seed
-		return solveAndReport(cmd, p, *options, int64(o.Seed), "", *output)
+		return solveAndReport(cmd, p, *options, o.Seed, "", *output)
 	}
 	return cmd
 }
 
 // solveAndReport solves in this very process: the memory and time it reports are those of the search.
-func solveAndReport(cmd *cobra.Command, p *model.Problem, o solver.Options, seed int64, assignment string, output format) error {
+func solveAndReport(cmd *cobra.Command, p *model.Problem, o solver.Options, seed uint64, assignment string, output format) error {
 	progress := newProgress(os.Stderr)
 	defer progress.done()
 	o.Progress = func(point solver.TracePoint) {
