@@ -61,6 +61,10 @@ func newSimulate() *cobra.Command {
 	return cmd
 }
 
+// scenarioWork is the solver's allowance per cycle where the configuration sets none, in its units of work: a fraction of
+// a second, enough for the clusters that fit into a scenario file, and the same answer on every machine.
+const scenarioWork = 300_000
+
 // simulated is the daemon under a scenario: the same loop, one cycle at a time, on the scenario's clock.
 type simulated struct {
 	session *session
@@ -71,6 +75,10 @@ func startSimulated(ctx context.Context, c config.Config, virtual *sim.Cluster, 
 	c.Connection.Addresses = []string{"http://" + address}
 	c.State.Dir, c.HTTP.Listen = "", ""
 	c.Mode = plan.Act // nothing real is at stake
+	if c.Solver.WorkLimit == 0 {
+		c.Solver.WorkLimit = scenarioWork
+	}
+	c.Solver.TimeLimit = 0 // the wall's time must not decide what happens in a scenario
 	s, err := connect(ctx, &c)
 	if err != nil {
 		return nil, err
