@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Placement is an assignment with its sums kept, so that one move is priced and made in O(dimensions + copies of the
 // group), without allocation. It prices by the same definition as Evaluate and judges by the same rules as Check, but
 // shares no code with either: each is the other's test. It is not safe for use by several goroutines.
@@ -32,6 +34,8 @@ type Placement struct {
 	tier     []int32    // depth-major: id of node n's value at a depth is tier[depth*nodes+n]
 	depths   int        // rows of tier; the last row is "no value" for every depth deeper than any node's
 	floorHas [][][]bool // class, depth, value: some node of the class has it (nil where no group of the class has floors)
+
+	steady []bool // per group: nothing above caps or below floors in the present state; legal moves keep it so
 
 	perIndex pairCounts // copies of an index on a node, for indices with a limit or a spread price
 	spread   []float64  // per index: price of one copy above fair; 0 where there is none
@@ -67,6 +71,13 @@ func NewPlacement(p *Problem, node []int32) *Placement {
 	s.prepareTiers()
 	s.prepareIndices()
 	s.sumUp()
+	s.steady = make([]bool, len(p.Groups))
+	for g := range p.Groups {
+		before := slices.Clone(s.excess)
+		s.countExcess(int32(g))
+		s.steady[g] = slices.Equal(before, s.excess)
+		copy(s.excess, before)
+	}
 	for n := range N { // the present state is what "not worse" means
 		if limit := p.Nodes[n].Disk.Limit; limit > 0 {
 			// Half of Check's slack: sums kept over many moves may differ from fresh ones in the last digits.
@@ -91,7 +102,7 @@ func (s *Placement) prepareGroups() {
 		s.first[g+1] += s.first[g]
 	}
 	s.members = make([]int32, len(s.p.Copies))
-	next := append([]int32(nil), s.first...)
+	next := slices.Clone(s.first)
 	for c := range s.p.Copies {
 		g := s.p.Copies[c].Group
 		s.members[next[g]] = int32(c)
@@ -309,6 +320,17 @@ func (s *Placement) phi(r float64) float64 {
 	return k.value + k.slope*(r-k.at)
 }
 
+// Clone is a placement of its own that starts where s is. What never changes is shared.
+func (s *Placement) Clone() *Placement {
+	clone := *s
+	for _, list := range []*[]float64{&clone.sum, &clone.cost, &clone.used} {
+		*list = slices.Clone(*list)
+	}
+	clone.node, clone.count, clone.excess = slices.Clone(s.node), slices.Clone(s.count), slices.Clone(s.excess)
+	clone.perIndex.slots = slices.Clone(s.perIndex.slots)
+	return &clone
+}
+
 // Problem is what is placed.
 func (s *Placement) Problem() *Problem { return s.p }
 
@@ -316,7 +338,7 @@ func (s *Placement) Problem() *Problem { return s.p }
 func (s *Placement) Node(c int) int32 { return s.node[c] }
 
 // Assignment is a copy of the whole assignment.
-func (s *Placement) Assignment() []int32 { return append([]int32(nil), s.node...) }
+func (s *Placement) Assignment() []int32 { return slices.Clone(s.node) }
 
 // Group lists the copies of group g.
 func (s *Placement) Group(g int32) []int32 { return s.members[s.first[g]:s.first[g+1]] }
@@ -362,6 +384,14 @@ func (s *Placement) Objective() float64 {
 		total += float64(copies) * s.p.tierPrice(depth)
 	}
 	return total
+}
+
+// DeltaLegal is Delta for a move that is legal, a little faster.
+func (s *Placement) DeltaLegal(c int, n int32) float64 {
+	if n == s.node[c] || !s.steady[s.p.Copies[c].Group] {
+		return s.Delta(c, n)
+	}
+	return s.DeltaLeave(c) + s.DeltaEnter(c, n)
 }
 
 // Delta is the change of the objective if copy c went to node n, whether that is legal or not.
@@ -419,8 +449,8 @@ func (s *Placement) DeltaEnter(c int, n int32) float64 {
 	return delta
 }
 
-// DeltaSwap is the change of the objective if copies c and e, which are on different nodes, changed places; it is exact
-// where they are of different groups and indices, and otherwise what Delta says of one after the other.
+// DeltaSwap is the change of the objective if copies c and e, which are on different nodes, changed places, for a swap
+// that is legal.
 func (s *Placement) DeltaSwap(c, e int) float64 {
 	a, b := s.node[c], s.node[e]
 	if s.p.Groups[s.p.Copies[c].Group].Index == s.p.Groups[s.p.Copies[e].Group].Index {
@@ -430,7 +460,10 @@ func (s *Placement) DeltaSwap(c, e int) float64 {
 		s.Move(c, a)
 		return delta
 	}
-	delta := s.deltaTiers(c, b) + s.deltaTiers(e, a)
+	delta := 0.0
+	if !s.steady[s.p.Copies[c].Group] || !s.steady[s.p.Copies[e].Group] {
+		delta = s.deltaTiers(c, b) + s.deltaTiers(e, a)
+	}
 	for d := range s.d {
 		if more := s.load[e*s.d+d] - s.load[c*s.d+d]; more != 0 {
 			i, j := int(a)*s.d+d, int(b)*s.d+d

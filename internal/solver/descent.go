@@ -1,0 +1,110 @@
+package solver
+
+// least is the smallest gain that counts: below it, differences are the rounding of sums.
+func (s *search) least() float64 { return 1e-12 * (1 + s.Objective()) }
+
+// descend makes best moves and best swaps until none pays, or the allowance ends. It never makes anything worse. It is
+// what a plain greedy search does, and the yardstick for everything else here.
+func (s *search) descend(allow *allowance) {
+	for {
+		moved, over := s.bestMoves(allow)
+		if over {
+			return
+		}
+		swapped, over := s.bestSwaps(allow)
+		if over || moved+swapped == 0 {
+			return
+		}
+	}
+}
+
+// bestMoves lets every pool copy make its best move, round after round, until none has one.
+func (s *search) bestMoves(allow *allowance) (made int, over bool) {
+	for before := -1; made != before; {
+		before = made
+		for _, c := range s.pool {
+			was := s.work
+			if to := s.bestMove(c); to >= 0 {
+				s.move(c, to)
+				made++
+			}
+			if s.work != was && allow.spent(s.work-was) {
+				return made, true
+			}
+		}
+	}
+	return made, false
+}
+
+// bestMove is where copy c goes for the largest gain; -1 if no legal move gains.
+func (s *search) bestMove(c int32) int32 {
+	home, a := s.f.p.Copies[c].Node, s.Node(int(c))
+	gain, to := s.least(), int32(-1)
+	leave := s.DeltaLeave(int(c))
+	s.work++
+	if a != home {
+		if d := s.Delta(int(c), home); -d > gain && s.Legal(int(c), home) {
+			gain, to = -d, home
+		}
+	}
+	// Going elsewhere costs the move at least; a copy on its way already has paid it in leave.
+	least, tiers := leave+s.f.moveCost[c], s.f.tierNow[s.f.p.Copies[c].Group] > 0
+	if -least <= gain && !tiers {
+		return to
+	}
+	nodes := s.f.targets(c)
+	for i := range nodes {
+		n := nodes[(i+int(c))%len(nodes)] // of nodes that are equally good, not the same one for everybody
+		if n == a || n == home {
+			continue
+		}
+		s.work++
+		d := leave + s.DeltaEnter(int(c), n)
+		if tiers {
+			d = s.Delta(int(c), n)
+		}
+		if -d > gain && s.Legal(int(c), n) && s.affordable(c, n, -1) {
+			gain, to = -d, n
+			if !tiers && -least <= gain+s.least() {
+				break // as good as can be
+			}
+		}
+	}
+	return to
+}
+
+// bestSwaps lets every pool copy that is away, or would gain by leaving, make its best swap, once.
+func (s *search) bestSwaps(allow *allowance) (made int, over bool) {
+	for _, c := range s.pool {
+		if !s.away(c) && s.DeltaLeave(int(c))+s.f.moveCost[c] >= 0 && s.f.tierNow[s.f.p.Copies[c].Group] == 0 {
+			continue
+		}
+		best, with, was := -s.least(), int32(-1), s.work
+		for n := range s.on {
+			if int32(n) == s.Node(int(c)) {
+				continue
+			}
+			for _, e := range s.on[n] {
+				s.work++
+				if d := s.DeltaSwap(int(c), int(e)); d < best && s.LegalSwap(int(c), int(e)) && s.affordable(c, int32(n), e) {
+					best, with = d, e
+				}
+			}
+			if s.work-was > 1<<14 {
+				if allow.spent(s.work - was) {
+					over = true
+					break
+				}
+				was = s.work
+			}
+		}
+		if with >= 0 {
+			s.swap(c, with)
+			made++
+		}
+		if over || allow.spent(s.work-was) {
+			return made, true
+		}
+	}
+	return made, false
+}

@@ -1,0 +1,110 @@
+package solver
+
+import "slices"
+
+// undoable is a step that can be taken back.
+type undoable struct{ copy, from int32 }
+
+// ejectNodes is how many nodes an ejection tries for one copy.
+const ejectNodes = 64
+
+// ejections moves each of these copies, large ones, to where it costs least once the others there have given way: a
+// single move never gets there, for it costs at first. Each copy tries its most promising nodes and takes the best, if
+// that is better than where it is.
+func (s *search) ejections(copies []int32, allow *allowance) (made int) {
+	for _, c := range copies {
+		was := s.work
+		type try struct {
+			node  int32
+			delta float64
+		}
+		var tries []try
+		for _, n := range s.f.targets(c) {
+			if n != s.Node(int(c)) && s.Legal(int(c), n) && s.affordable(c, n, -1) {
+				tries = append(tries, try{n, s.Delta(int(c), n)})
+				s.work++
+			}
+		}
+		slices.SortStableFunc(tries, func(a, b try) int { return order(a.delta, b.delta) })
+		best, at := s.Objective()-s.least(), int32(-1)
+		for _, t := range tries[:min(len(tries), ejectNodes)] {
+			steps := s.eject(c, t.node)
+			if now := s.Objective(); now < best {
+				best, at = now, t.node
+			}
+			s.takeBack(steps)
+			if allow.spent(s.work - was) {
+				return made
+			}
+			was = s.work
+		}
+		if at >= 0 {
+			s.eject(c, at)
+			made++
+		}
+	}
+	return made
+}
+
+// eject moves copy c to node n, then lets the copies on both of its nodes, and those that had left its old one, make
+// their best moves.
+func (s *search) eject(c, n int32) (steps []undoable) {
+	a := s.Node(int(c))
+	step := func(c, n int32) {
+		steps = append(steps, undoable{c, s.Node(int(c))})
+		s.move(c, n)
+	}
+	step(c, n)
+	for range 3 {
+		before := len(steps)
+		for _, list := range [][]int32{slices.Clone(s.on[n]), slices.Clone(s.on[a]), s.f.home[a]} {
+			for _, e := range list {
+				if e == c || s.at[e] < 0 {
+					continue
+				}
+				if to := s.bestMove(e); to >= 0 {
+					step(e, to)
+				}
+			}
+		}
+		if len(steps) == before {
+			break
+		}
+	}
+	return steps
+}
+
+func (s *search) takeBack(steps []undoable) {
+	for _, u := range slices.Backward(steps) {
+		s.move(u.copy, u.from)
+	}
+}
+
+// large are the copies that fill the most of a node, largest first: giants, and the next of them.
+func (f *frame) large(most int) []int32 {
+	type item struct {
+		copy int32
+		size float64
+	}
+	var items []item
+	for c := range f.p.Copies {
+		if !f.movable[c] {
+			continue
+		}
+		size := 0.0
+		for d, l := range f.loads(int32(c))[:f.balance] {
+			if f.giant[d] > 0 {
+				size = max(size, l/f.giant[d])
+			}
+		}
+		if size > 0 {
+			items = append(items, item{int32(c), size})
+		}
+	}
+	slices.SortStableFunc(items, func(a, b item) int { return order(b.size, a.size) })
+	var list []int32
+	for _, x := range items[:min(len(items), most)] {
+		list = append(list, x.copy)
+	}
+	return list
+}

@@ -1,0 +1,407 @@
+package solver
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/shardonnay/shardonnay/internal/solver/clp"
+)
+
+// master is the linear program over node choices: each node mixes choices of who leaves, each copy that leaves somewhere
+// takes a seat elsewhere, and the seats' loads fit into the room that the choices leave.
+//
+//	minimise    sum of choice costs x choice + sum of move costs x seat
+//	node        the choices of a node add up to 1
+//	room        per slot: loads of those seated - room left by the choices <= 0           price: of the slot
+//	copy        parts of the copy that leave - its seats <= 0                             price: of a seat
+//	moves       seats <= max_moves, and bytes likewise, where there are budgets           price: of a move, a byte
+//
+// Its columns are generated: a node's choice by the node subproblem, a copy's seats by pricing pairs. Its prices prove
+// bounds; its own objective proves nothing until no column is missing.
+type master struct {
+	f       *frame
+	nodes   []int32
+	lp      *clp.Model
+	unit    float64 // objective units per unit of the program's cost, so that CLP's tolerances mean the same at all sizes
+	nodeRow []int32 // per node
+	roomRow []int32 // per slot; -1 where nothing is shared
+	copyRow map[int32]int32
+	moves   int32 // rows of the budgets; -1 where there are none
+	bytes   int32
+	seated  map[move]bool // seats that are columns
+	columns []column
+
+	pairs, iterations int64
+	solves, rounds    int
+}
+
+// column is what a column of the program stands for: a node's choice, or a seat.
+type column struct {
+	node   int32 // of a choice; -1 for a seat
+	leave  []int32
+	giants []int32
+	seat   move
+}
+
+func newMaster(f *frame, nodes []int32) (*master, error) {
+	m := &master{
+		f: f, nodes: nodes, unit: 1 / (100 * float64(len(f.p.Nodes))), copyRow: make(map[int32]int32), seated: make(map[move]bool),
+		nodeRow: make([]int32, len(f.p.Nodes)), roomRow: make([]int32, len(f.slots)), moves: -1, bytes: -1,
+	}
+	var rows []clp.Bounds
+	row := func(lower, upper float64) int32 {
+		rows = append(rows, clp.Bounds{Lower: lower, Upper: upper})
+		return int32(len(rows) - 1)
+	}
+	for i := range m.roomRow {
+		m.roomRow[i] = -1
+	}
+	for _, n := range nodes {
+		m.nodeRow[n] = row(1, 1)
+		for r := range f.resources {
+			if i := int(n)*f.resources + r; f.slots[i].shared() {
+				m.roomRow[i] = row(math.Inf(-1), 0)
+			}
+		}
+	}
+	if most := f.p.Limits.MaxMoves; most > 0 {
+		m.moves = row(math.Inf(-1), float64(most))
+	}
+	if f.p.Limits.MaxBytes > 0 {
+		m.bytes = row(math.Inf(-1), 1)
+	}
+	var err error
+	m.lp, err = clp.NewModel(rows)
+	return m, err
+}
+
+func (m *master) close() { m.lp.Close() }
+
+// growth is what is to be added to the program.
+type growth struct {
+	m       *master
+	columns clp.Columns
+	rows    []clp.Bounds
+	meaning []column
+}
+
+func (g *growth) copyRow(c int32) int32 {
+	row, known := g.m.copyRow[c]
+	if !known {
+		row = int32(g.m.lp.Rows() + len(g.rows))
+		g.m.copyRow[c] = row
+		g.rows = append(g.rows, clp.Bounds{Lower: math.Inf(-1), Upper: 0})
+	}
+	return row
+}
+
+// choose adds a node's choice with the room it leaves at the prices, and seats for those who leave.
+func (g *growth) choose(n int32, a *answer, p *prices) {
+	m, f := g.m, g.m.f
+	cost := 0.0
+	for _, c := range f.home[n] {
+		cost += f.stayPrice[c]
+	}
+	for i := range a.leave {
+		cost -= f.stayPrice[a.leave[i].copy]
+	}
+	meaning := column{node: n, giants: a.giants}
+	room := make([]float64, f.resources)
+	var b piece
+	for d := range f.balance {
+		i := int(n)*f.resources + d
+		if f.slots[i].share == 0 {
+			continue
+		}
+		f.piece(i, p.slot[i], &b)
+		if len(b.at) > 0 {
+			room[d] = max(0, b.at[0]-a.load[d])
+		}
+		cost += f.cost(&f.slots[i], a.load[d]+room[d])
+	}
+	for _, c := range a.giants {
+		cost += f.moveCost[c] - f.tierGain(c, n)
+	}
+	for k := range 2 {
+		if s := &f.slots[int(n)*f.resources+f.balance+k]; s.shared() {
+			room[f.balance+k] = s.most - s.fixed - a.bytes[k]
+			for _, c := range a.giants {
+				room[f.balance+k] -= f.load[int(c)*f.resources+f.balance+k]
+			}
+		}
+	}
+	g.columns.Add(cost/m.unit, clp.Bounds{Lower: 0, Upper: math.Inf(1)})
+	g.columns.Put(m.nodeRow[n], 1)
+	for r, z := range room {
+		if i := int(n)*f.resources + r; m.roomRow[i] >= 0 {
+			g.columns.Put(m.roomRow[i], -z*f.slots[i].unit())
+		}
+	}
+	for i := range a.leave {
+		g.columns.Put(g.copyRow(a.leave[i].copy), 1)
+		meaning.leave = append(meaning.leave, a.leave[i].copy)
+	}
+	for _, c := range a.giants {
+		g.columns.Put(g.copyRow(c), -1)
+		g.budgets(c)
+	}
+	g.meaning = append(g.meaning, meaning)
+	for i := range a.leave {
+		for _, offer := range a.leave[i].offers {
+			g.seat(move{a.leave[i].copy, offer.node})
+		}
+	}
+}
+
+func (g *growth) budgets(c int32) {
+	if g.m.moves >= 0 {
+		g.columns.Put(g.m.moves, 1)
+	}
+	if g.m.bytes >= 0 {
+		g.columns.Put(g.m.bytes, g.m.f.p.Copies[c].Bytes/(g.m.f.p.Limits.MaxBytes*(1+diskSlack)))
+	}
+}
+
+// seat adds a seat, once.
+func (g *growth) seat(s move) {
+	m, f := g.m, g.m.f
+	if m.seated[s] || f.isGiant[s.copy] {
+		return
+	}
+	m.seated[s] = true
+	cost := f.moveCost[s.copy] - f.tierGain(s.copy, s.node)
+	at := int(s.node) * f.resources
+	for r, l := range f.loads(s.copy) {
+		_, charge := f.split(&f.slots[at+r], l)
+		cost += charge
+	}
+	g.columns.Add(cost/m.unit, clp.Bounds{Lower: 0, Upper: math.Inf(1)})
+	g.columns.Put(g.copyRow(s.copy), -1)
+	for r, l := range f.loads(s.copy) {
+		if inside, _ := f.split(&f.slots[at+r], l); m.roomRow[at+r] >= 0 {
+			g.columns.Put(m.roomRow[at+r], inside*f.slots[at+r].unit())
+		}
+	}
+	g.budgets(s.copy)
+	g.meaning = append(g.meaning, column{node: -1, seat: s})
+}
+
+// enter puts the growth into the program.
+func (g *growth) enter() error {
+	if err := g.m.lp.AddRows(g.rows); err != nil {
+		return err
+	}
+	g.m.columns = append(g.m.columns, g.meaning...)
+	return g.m.lp.AddColumns(&g.columns)
+}
+
+// read takes the prices from the last solve.
+func (m *master) read() (p *prices, seat []float64) {
+	y, f := m.lp.Price(), m.f
+	p = f.noPrices()
+	for _, n := range m.nodes {
+		for r := range f.resources {
+			if i := int(n)*f.resources + r; m.roomRow[i] >= 0 {
+				p.slot[i] = -y[m.roomRow[i]] * f.slots[i].unit() * m.unit
+			}
+		}
+	}
+	if m.moves >= 0 {
+		p.move = -y[m.moves] * m.unit
+	}
+	if m.bytes >= 0 {
+		p.bytes = -y[m.bytes] * m.unit / f.p.Limits.MaxBytes
+	}
+	f.restrict(p)
+	seat = make([]float64, len(f.giants))
+	for g, c := range f.giants {
+		if row, known := m.copyRow[c]; known {
+			seat[g] = max(0, -y[row]*m.unit)
+		}
+	}
+	return p, seat
+}
+
+// masterRun is the outcome of a master's column generation.
+type masterRun struct {
+	prices *prices
+	seat   []float64
+	bound  float64 // of the part of the nodes
+	leave  []move  // who leaves, to where the program seats most of it (node -1: undecided)
+}
+
+const (
+	// masterRounds is where column generation ends if nothing else ended it; it converges in about 15.
+	masterRounds = 30
+	// inertia is how much of the best prices so far is kept: the program's own prices swing until most columns that
+	// matter are there, and every swing brings columns that never matter. Once its objective hardly falls any more, they
+	// are there.
+	inertia, inertiaLate = 0.9, 0.3
+	hardlyFalls          = 0.01
+	// nodeSteps bounds the branches of one node subproblem.
+	nodeSteps = 1500
+)
+
+// generate runs column generation from the given prices until the bound is within tol of the program's objective.
+func (m *master) generate(start *prices, seats []move, tol float64, rng *rand.Rand, allow *allowance) (masterRun, error) {
+	f := m.f
+	run := masterRun{prices: start, bound: math.Inf(-1), seat: m.firstSeats(start, rng)}
+	current, seat := start, run.seat
+	share, last := inertia, math.Inf(1)
+	for round := range masterRounds {
+		q := f.newPricer(current, rng)
+		bound, answers, work := q.nodeBound(m.nodes, seat, tol/float64(len(m.nodes))/4, nodeSteps, 1)
+		allow.used += work
+		m.pairs += work
+		m.rounds++
+		if bound > run.bound {
+			run.bound, run.prices, run.seat = bound, current, seat
+		}
+		g := &growth{m: m}
+		if round == 0 {
+			if err := m.stayAll(g, current); err != nil {
+				return run, err
+			}
+		}
+		for i, n := range m.nodes {
+			g.choose(n, &answers[i], current)
+		}
+		if round == 0 {
+			for _, s := range seats {
+				if _, known := m.copyRow[s.copy]; known {
+					g.seat(s)
+				}
+			}
+		}
+		if err := g.enter(); err != nil {
+			return run, err
+		}
+		end, iterations, err := m.lp.Solve(clp.Limits{Iterations: 20000, Seconds: allow.seconds()})
+		m.solves++
+		m.iterations += int64(iterations)
+		if err != nil || end != clp.Optimal || allow.spent(int64(iterations)*int64(m.lp.Rows())) {
+			return run, err // the bound stands, whatever the program says
+		}
+		run.leave = m.leavers()
+		objective := m.lp.Objective()*m.unit + f.constant + sumOf(f.tierNow)
+		if objective-run.bound <= tol {
+			break
+		}
+		if last-objective < hardlyFalls*math.Abs(objective) {
+			share = inertiaLate
+		}
+		last = objective
+		next, y := m.read()
+		current = next.blend(run.prices, share)
+		seat = make([]float64, len(y))
+		for i := range seat {
+			seat[i] = share*run.seat[i] + (1-share)*y[i]
+		}
+	}
+	return run, nil
+}
+
+func sumOf(x []float64) float64 {
+	total := 0.0
+	for _, v := range x {
+		total += v
+	}
+	return total
+}
+
+// stayAll adds the choices where nobody leaves, so that the program has a solution from the start.
+func (m *master) stayAll(g *growth, p *prices) error {
+	f := m.f
+	for _, n := range m.nodes {
+		var a answer
+		for d := range f.balance {
+			a.load[d] = f.slots[int(n)*f.resources+d].fixed
+		}
+		for _, c := range f.home[n] {
+			for d := range f.balance {
+				a.load[d] += f.load[int(c)*f.resources+d]
+			}
+			a.bytes[0] += f.p.Copies[c].Bytes
+			a.bytes[1]++
+		}
+		g.choose(n, &a, p)
+	}
+	return nil
+}
+
+// firstSeats guesses the giants' seat prices: what the cheapest node would ask.
+func (m *master) firstSeats(p *prices, rng *rand.Rand) []float64 {
+	seat := make([]float64, len(m.f.giants))
+	if len(seat) == 0 {
+		return seat
+	}
+	q := m.f.newPricer(p, rng)
+	for g, c := range m.f.giants {
+		seat[g] = math.Inf(1)
+		for _, offer := range q.offers(c, nil, &m.pairs) {
+			seat[g] = min(seat[g], offer.cost)
+		}
+		if math.IsInf(seat[g], 1) {
+			seat[g] = 0
+		}
+	}
+	// A second look, with what the nodes' own copies make of the guests.
+	_, answers, work := q.nodeBound(m.nodes, seat, 0, 200, 1)
+	m.pairs += work
+	least := make([]float64, len(seat))
+	for g := range least {
+		least[g] = math.Inf(1)
+	}
+	for i := range answers {
+		for _, s := range answers[i].seats {
+			least[s.node] = min(least[s.node], s.cost)
+		}
+	}
+	for g := range seat {
+		if !math.IsInf(least[g], 1) {
+			seat[g] = max(seat[g], least[g])
+		}
+	}
+	return seat
+}
+
+// leavers reads who leaves in each node's heaviest choice, and where the program seats most of each.
+func (m *master) leavers() []move {
+	x := m.lp.X()
+	heaviest := make(map[int32]int)
+	type part struct {
+		node  int32
+		share float64
+	}
+	seats := make(map[int32]part)
+	put := func(c, n int32, share float64) {
+		if share > seats[c].share {
+			seats[c] = part{n, share}
+		}
+	}
+	for j, column := range m.columns {
+		if column.node < 0 {
+			put(column.seat.copy, column.seat.node, x[j])
+			continue
+		}
+		for _, c := range column.giants {
+			put(c, column.node, x[j])
+		}
+		if at, known := heaviest[column.node]; !known || x[j] > x[at] {
+			heaviest[column.node] = j
+		}
+	}
+	var leave []move
+	for _, n := range m.nodes {
+		for _, c := range m.columns[heaviest[n]].leave {
+			to := move{c, -1}
+			if seat, known := seats[c]; known {
+				to.node = seat.node
+			}
+			leave = append(leave, to)
+		}
+	}
+	slices.SortFunc(leave, func(a, b move) int { return int(a.copy - b.copy) })
+	return leave
+}

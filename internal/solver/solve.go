@@ -1,0 +1,399 @@
+package solver
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/model"
+)
+
+// Options say how long to solve and what is known already. The zero value stops by itself.
+type Options struct {
+	TimeLimit time.Duration // 0 is none
+	// WorkLimit bounds the work in units of about a pair priced or a move tried, 0 is none. Limits on work alone make a
+	// run repeatable: same problem, seed and limit, same assignment, on any number of workers.
+	WorkLimit int64
+	Seed      uint64
+	Workers   int     // goroutines; 0 is one
+	TargetGap float64 // relative gap at which the solve may end; 0 asks for a proof
+	Warm      *Warm   // from an earlier, similar problem; nil is a cold start
+	Progress  func(TracePoint)
+}
+
+// Warm is what one solve leaves for the next: the prices of the nodes' resources.
+type Warm struct {
+	Prices map[string][]float64 `json:"prices"` // by node id; balance dimensions in order, then bytes, then copies
+}
+
+// Status is how a solve ended.
+type Status string
+
+// The ends. A problem's present state always is a solution, for rules it breaks only ask not to be broken further: so
+// nothing that Solve is given is infeasible; readers of reports from other solvers may meet the word.
+const (
+	Optimal    Status = "optimal"  // proven
+	Feasible   Status = "feasible" // an answer, and the solver ended by itself
+	Limited    Status = "limit"    // an answer, and a limit ended it
+	Infeasible Status = "infeasible"
+)
+
+// Limit is what ended a solve early.
+type Limit string
+
+// The limits.
+const (
+	NoLimit   Limit = "none"
+	TimeLimit Limit = "time"
+	WorkLimit Limit = "work"
+)
+
+// BoundKind names what proves a lower bound.
+type BoundKind string
+
+// The proofs, weakest first; docs/formulation.md has them.
+const (
+	Trivial     BoundKind = "trivial"                // the objective has no negative term
+	Lagrangian  BoundKind = "lagrangian+indivisible" // group by group at prices, copies that overflow a node charged for it
+	Nodewise    BoundKind = "nodewise"               // node by node at prices, whole copies leaving
+	Exhaustive  BoundKind = "exhaustive"             // everything was tried
+	NothingElse BoundKind = "forced"                 // no copy can move
+)
+
+// TracePoint is the state of a solve when something got better.
+type TracePoint struct {
+	T          float64 `json:"t"` // seconds since the start
+	Objective  float64 `json:"objective"`
+	LowerBound float64 `json:"lower_bound"`
+	Phase      string  `json:"phase"`
+}
+
+// Counters count the work done. They repeat exactly where the answer does.
+type Counters struct {
+	PairsPriced   int64 `json:"pairs_priced"`   // copy and node pairs looked at by pricing
+	ColumnsBuilt  int64 `json:"columns_built"`  // columns given to CLP
+	LPSolves      int64 `json:"lp_solves"`      //
+	CLPIterations int64 `json:"clp_iterations"` // simplex iterations of the column generation
+	Rounds        int64 `json:"rounds"`         // of pricing
+	MovesTried    int64 `json:"moves_tried"`    // deltas computed by searches
+}
+
+// Result is a solve's answer and its proof.
+type Result struct {
+	Status          Status
+	Assignment      []int32
+	ObjectiveBefore float64
+	Objective       float64
+	LowerBound      float64 // no assignment that keeps the hard rules and budgets costs less
+	BoundKind       BoundKind
+	Limit           Limit
+	Trace           []TracePoint
+	Counters        Counters
+	Wall, CPU       time.Duration
+	Checked         bool // model.Check finds nothing and model.Evaluate the same objective
+	Warm            *Warm
+}
+
+// Captured is the part of what could be gained at most that the answer gains; 1 where nothing could be.
+func (r *Result) Captured() float64 { return captured(r.ObjectiveBefore, r.Objective, r.LowerBound) }
+
+func captured(before, objective, bound float64) float64 {
+	if before-bound <= 1e-12*math.Abs(before) {
+		return 1
+	}
+	return (before - objective) / (before - bound)
+}
+
+// Gap is how far the answer may be from the best, relative to the answer.
+func (r *Result) Gap() float64 { return gap(r.Objective, r.LowerBound) }
+
+func gap(objective, bound float64) float64 {
+	return max(0, objective-bound) / max(math.Abs(objective), 1e-9)
+}
+
+// proven is the gap that is none but for rounding.
+const proven = 1e-9
+
+// Solve finds an assignment for p, which must be valid, and a lower bound for it. It fails only if something is wrong
+// with the solver; a limit or an end of ctx ends it with the best answer so far, which never is worse than staying put.
+func Solve(ctx context.Context, p *model.Problem, o Options) (*Result, error) {
+	r := newRun(ctx, p, o)
+	if err := r.solve(); err != nil {
+		return nil, &cluster.Error{Class: cluster.Internal, Op: "solve", What: p.Name, Err: err, Hint: "Report it with the problem file (--dump-problem)"}
+	}
+	return r.finish(), nil
+}
+
+// Descent is the plain greedy search alone, as a yardstick: best moves and best swaps from the present state until none
+// pays. Its bound is the trivial one.
+func Descent(ctx context.Context, p *model.Problem, o Options) *Result {
+	r := newRun(ctx, p, o)
+	s := newSearch(r.f, nil, r.f.everything())
+	allow := r.allow(1, 1)
+	s.descend(&allow)
+	r.take(s, "descent")
+	r.limited(&allow)
+	return r.finish()
+}
+
+// run is one solve on its way.
+type run struct {
+	ctx    context.Context
+	o      Options
+	p      *model.Problem
+	f      *frame
+	rng    *rand.Rand
+	start  time.Time
+	cpu    time.Duration
+	used   int64 // work of the steps that have ended
+	node   []int32
+	pool   []int32
+	result Result
+}
+
+func newRun(ctx context.Context, p *model.Problem, o Options) *run {
+	r := &run{ctx: ctx, o: o, p: p, start: time.Now(), cpu: cpuTime(), rng: rand.New(rand.NewPCG(o.Seed, 0x5a4d))}
+	r.f = newFrame(p)
+	before := r.f.now.Objective()
+	r.result = Result{ObjectiveBefore: before, Objective: before, BoundKind: Trivial, Limit: NoLimit}
+	r.node = p.Current()
+	return r
+}
+
+// allow is an allowance for the next step: up to a share of all the time and of all the work, of what is left of it.
+func (r *run) allow(ofTime, ofWork float64) allowance {
+	a := allowance{ctx: r.ctx, since: time.Now()}
+	if r.o.TimeLimit > 0 {
+		end := r.start.Add(r.o.TimeLimit)
+		a.until = a.since.Add(time.Duration(ofTime * float64(r.o.TimeLimit)))
+		if a.until.After(end) {
+			a.until = end
+		}
+	}
+	if limit := r.workLimit(); limit > 0 {
+		a.most = max(1, min(int64(ofWork*float64(limit)), limit-r.used))
+	}
+	return a
+}
+
+// workLimit is the work limit; where no limit was set at all, enough for a good answer that is over soon.
+func (r *run) workLimit() int64 {
+	if r.o.WorkLimit == 0 && r.o.TimeLimit == 0 {
+		return 2_000_000 + 1000*int64(len(r.p.Copies))
+	}
+	return r.o.WorkLimit
+}
+
+// limited notes what a step was ended by.
+func (r *run) limited(a *allowance) {
+	r.used += a.used
+	switch {
+	case a.timeOver():
+		r.result.Limit = TimeLimit
+	case a.workOver() && r.o.WorkLimit > 0:
+		r.result.Limit = WorkLimit
+	}
+}
+
+// take makes the search's placement the answer if it is better and keeps the budgets.
+func (r *run) take(s *search, phase string) bool {
+	if objective := s.Objective(); objective < r.result.Objective && s.WithinLimits() {
+		r.result.Objective, r.node = objective, s.Assignment()
+		r.trace(phase)
+		return true
+	}
+	return false
+}
+
+// prove raises the lower bound.
+func (r *run) prove(bound float64, kind BoundKind) {
+	bound -= 1e-12 * (1 + math.Abs(bound)) // sums of many terms round
+	if bound > r.result.LowerBound {
+		r.result.LowerBound, r.result.BoundKind = bound, kind
+		r.trace(string(kind))
+	}
+}
+
+func (r *run) trace(phase string) {
+	point := TracePoint{T: time.Since(r.start).Seconds(), Objective: r.result.Objective, LowerBound: min(r.result.LowerBound, r.result.Objective), Phase: phase}
+	r.result.Trace = append(r.result.Trace, point)
+	if r.o.Progress != nil {
+		r.o.Progress(point)
+	}
+}
+
+// enough tells whether the solve may end.
+func (r *run) enough() bool {
+	return gap(r.result.Objective, r.result.LowerBound) <= max(proven, r.o.TargetGap) || r.ctx.Err() != nil ||
+		r.o.TimeLimit > 0 && time.Since(r.start) >= r.o.TimeLimit
+}
+
+func (r *run) solve() error {
+	f := r.f
+	if len(f.everything()) == 0 {
+		r.prove(r.result.Objective, NothingElse)
+		return nil
+	}
+	r.trace("start")
+	flow := r.flow()
+	if r.enough() {
+		return nil
+	}
+	from := flow.lead()
+	if err := r.improve(flow.round(), "round"); err != nil {
+		return err
+	}
+	r.greedy()
+	r.exact()
+	if r.enough() {
+		return nil
+	}
+	return r.search(from)
+}
+
+// flow finds prices, and with them a first bound.
+func (r *run) flow() *flow {
+	f := r.f
+	w := newFlow(f)
+	allow := r.allow(0.25, 0.3)
+	rounds := func(work int64) int {
+		most := flowRounds
+		if allow.most > 0 {
+			most = min(most, int(allow.most/max(1, work)))
+		}
+		if !allow.until.IsZero() {
+			each := time.Since(allow.since) / 3 // two rounds, the first of them long
+			most = min(most, int(allow.until.Sub(allow.since)/max(1, each)))
+		}
+		return max(most, fewestRounds)
+	}
+	var warm *prices
+	if r.o.Warm != nil {
+		warm = f.warmPrices(r.o.Warm)
+	}
+	before := int64(0)
+	best, bound, pairs, done := w.settle(warm, r.rng, r.o.Workers, rounds, func() bool {
+		allow.used += w.work - before
+		before = w.work
+		return allow.timeOver()
+	})
+	allow.used += pairs
+	r.result.Counters.PairsPriced += pairs
+	r.result.Counters.Rounds += int64(done)
+	r.prove(bound, Lagrangian)
+	if best == nil {
+		best = w.prices()
+	}
+	r.result.Warm = f.warmth(best)
+	r.limited(&allow)
+	return w
+}
+
+// largeCopies is how many of the largest copies get a search of their own.
+const largeCopies = 48
+
+// improve makes an answer of moves that a relaxation proposes: carried out, within the budgets, down to where no single
+// move pays, the largest copies where they cost least.
+func (r *run) improve(moves []move, phase string) error {
+	allow := r.allow(0.1, 0.1)
+	s := newSearch(r.f, nil, r.f.everything())
+	s.carryOut(moves)
+	if !s.WithinLimits() {
+		solves, err := s.economise(&allow)
+		r.result.Counters.LPSolves += int64(solves)
+		if err != nil {
+			return err
+		}
+	}
+	s.bestMoves(&allow)
+	s.ejections(r.f.large(largeCopies), &allow)
+	r.take(s, phase)
+	r.result.Counters.MovesTried += s.work
+	r.limited(&allow)
+	return nil
+}
+
+// greedyPairs is up to where the plain descent is tried too: it takes no time there, and nothing is ever worse than it.
+const greedyPairs = 200_000
+
+func (r *run) greedy() {
+	if len(r.p.Copies)*len(r.p.Nodes) > greedyPairs {
+		return
+	}
+	allow := r.allow(0.1, 0.1)
+	s := newSearch(r.f, nil, r.f.everything())
+	s.descend(&allow)
+	r.take(s, "descent")
+	s.reset(r.node)
+	s.descend(&allow)
+	r.take(s, "descent")
+	r.result.Counters.MovesTried += s.work
+	r.limited(&allow)
+}
+
+// exact tries everything where that is little.
+func (r *run) exact() {
+	allow := r.allow(0.3, 0.3)
+	best, objective, complete := r.f.exact(r.result.Objective, &allow)
+	if best != nil {
+		r.node, r.result.Objective = best, objective
+		r.trace("exact")
+	}
+	if complete {
+		r.prove(r.result.Objective, Exhaustive)
+	}
+	r.limited(&allow)
+}
+
+func cpuTime() time.Duration {
+	var usage unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// finish checks the answer by the definitions alone and closes the books.
+func (r *run) finish() *Result {
+	out := &r.result
+	out.Assignment = r.node
+	total := model.Total(model.Evaluate(r.p, r.node))
+	out.Checked = len(model.Check(r.p, r.node)) == 0 && math.Abs(total-out.Objective) <= 1e-9*max(1e-9, math.Abs(total))
+	out.LowerBound = min(out.LowerBound, out.Objective)
+	switch {
+	case gap(out.Objective, out.LowerBound) <= proven:
+		out.Status = Optimal
+	case out.Limit != NoLimit:
+		out.Status = Limited
+	default:
+		out.Status = Feasible
+	}
+	out.Wall, out.CPU = time.Since(r.start), cpuTime()-r.cpu
+	return out
+}
+
+// warmth is the prices by node id.
+func (f *frame) warmth(p *prices) *Warm {
+	warm := &Warm{Prices: make(map[string][]float64, len(f.p.Nodes))}
+	for n := range f.p.Nodes {
+		warm.Prices[f.p.Nodes[n].ID] = slices.Clone(p.slot[n*f.resources : (n+1)*f.resources])
+	}
+	return warm
+}
+
+// warmPrices are the prices of an earlier problem for this one; a node that is new costs nothing yet.
+func (f *frame) warmPrices(warm *Warm) *prices {
+	p := f.noPrices()
+	for n := range f.p.Nodes {
+		if old := warm.Prices[f.p.Nodes[n].ID]; len(old) == f.resources {
+			copy(p.slot[n*f.resources:], old)
+		}
+	}
+	f.restrict(p)
+	return p
+}
