@@ -78,20 +78,30 @@ fix: $(GOLANGCI) ## Format, apply what the linters can mend, regenerate
 .PHONY: test
 test: deps ## Run every test, real clusters included
 	@$(MAKE) -j2 --output-sync=target test-unit test-real
+	@$(MAKE) test-heat
+
+# Tests of these names start real clusters; they run beside each other nowhere.
+REAL := ^TestRealClusters
+HEAT := ^TestHeatEvensOut$$
 
 .PHONY: test-unit
 test-unit: deps-build ## Run the tests that need no real cluster, with the race detector where there are goroutines
 	go vet ./...
-	go test -race -timeout 20m $(CONCURRENT)
-	go test -timeout 20m $(SEQUENTIAL)
+	go test -race -timeout 20m -skip '$(REAL)' $(CONCURRENT)
+	go test -timeout 20m -skip '$(REAL)' $(SEQUENTIAL)
 
 .PHONY: test-real
-test-real: ## Run the end-to-end tests against the five real products
-	go test -timeout 28m ./test/...
+test-real: ## Run the tests against the five real products, those aside that measure load
+	go test -p 1 -timeout 25m -skip '$(HEAT)' ./test/...
+	go test -p 1 -timeout 15m -run '$(REAL)' ./internal/collector ./internal/sim
+
+.PHONY: test-heat
+test-heat: ## Watch the heat of the five real products even out, with the machine to itself
+	go test -timeout 20m -run '$(HEAT)' ./test/e2e
 
 .PHONY: results
 results: build ## Measure on the real clusters for longer and write the table of docs/results.md
-	go test -timeout 120m -count=1 ./test/e2e -run TestResults -results
+	go test -timeout 120m -count=1 -v ./test/e2e -run TestResults -results
 
 .PHONY: bench
 bench: build ## Solve generated instances of 100 nodes x 6000 copies, and run the benchmarks

@@ -138,6 +138,7 @@ type logLine struct {
 	State   string `json:"state"`
 	Index   string `json:"index"`
 	Adopted bool   `json:"adopted"`
+	Bytes   int64  `json:"bytes"`
 	// Returns are the shards that giving rebalancing back expects the server to move.
 	Returns []string `json:"returns"`
 	raw     string
