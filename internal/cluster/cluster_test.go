@@ -115,8 +115,18 @@ func TestPatterns(t *testing.T) {
 		pattern, text string
 		want          bool
 	}{
-		{"*", "", true}, {"*", "anything", true}, {"a*", "abc", true}, {"*c", "abc", true}, {"a*c", "ac", true}, {"a*b*c", "a-b-b-c", true},
-		{"a*c", "abd", false}, {"a*a", "a", false}, {"ab*ba", "aba", false}, {"abc", "abc", true}, {"abc", "abcd", false}, {"", "", true},
+		{"*", "", true},
+		{"*", "anything", true},
+		{"a*", "abc", true},
+		{"*c", "abc", true},
+		{"a*c", "ac", true},
+		{"a*b*c", "a-b-b-c", true},
+		{"a*c", "abd", false},
+		{"a*a", "a", false},
+		{"ab*ba", "aba", false},
+		{"abc", "abc", true},
+		{"abc", "abcd", false},
+		{"", "", true},
 	} {
 		if got := cluster.MatchPattern(c.pattern, c.text); got != c.want {
 			t.Errorf("MatchPattern(%q, %q) = %t", c.pattern, c.text, got)

@@ -184,8 +184,17 @@ var byteUnits = []struct {
 	suffix string
 	factor float64
 }{
-	{"pb", 1 << 50}, {"tb", 1 << 40}, {"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10},
-	{"p", 1 << 50}, {"t", 1 << 40}, {"g", 1 << 30}, {"m", 1 << 20}, {"k", 1 << 10}, {"b", 1},
+	{"pb", 1 << 50},
+	{"tb", 1 << 40},
+	{"gb", 1 << 30},
+	{"mb", 1 << 20},
+	{"kb", 1 << 10},
+	{"p", 1 << 50},
+	{"t", 1 << 40},
+	{"g", 1 << 30},
+	{"m", 1 << 20},
+	{"k", 1 << 10},
+	{"b", 1},
 }
 
 // ParseBytes reads a size as the servers write it: "20gb", "500kb", "1024b", "-1"; units are powers of 1024.
