@@ -230,6 +230,13 @@ func TestProcessPerNode(t *testing.T) {
 			must(t, c.Thaw(3))
 			must(t, c.WaitGreen(ctx))
 
+			// Reset mends what a test has broken.
+			must(t, c.Kill(3))
+			must(t, c.Reset(ctx))
+			if n := len(value(c.Copies(ctx))(t)); n > 0 || len(c.living()) != 4 {
+				t.Errorf("after Reset %d of 4 nodes run and there are %d copies", len(c.living()), n)
+			}
+
 			ids = pids(c)
 			c.Stop()
 			mustBeGone(t, c, ids)

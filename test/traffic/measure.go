@@ -3,8 +3,11 @@ package traffic
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/shardonnay/shardonnay/test/realcluster"
 )
 
 // Load is what each node of the cluster did during a window, from the server's own counters per copy. Every slice has
@@ -70,7 +73,7 @@ func (w *Workload) Measure(ctx context.Context, window time.Duration) (Load, err
 	if err != nil {
 		return Load{}, err
 	}
-	return w.compare(before, after, time.Since(began)), nil
+	return compare(w.cluster.Nodes(), before, after, time.Since(began)), nil
 }
 
 // sample reads the counters of every started copy.
@@ -133,9 +136,9 @@ func (w *Workload) sample(ctx context.Context) (map[identity]counters, error) {
 }
 
 // compare turns two samples into rates per node.
-func (w *Workload) compare(before, after map[identity]counters, window time.Duration) Load {
+func compare(inOrder []realcluster.Node, before, after map[identity]counters, window time.Duration) Load {
 	nodes := map[string]int{}
-	for i, n := range w.cluster.Nodes() {
+	for i, n := range inOrder {
 		nodes[n.Name] = i
 	}
 	perNode := func() []float64 { return make([]float64, len(nodes)) }
@@ -169,6 +172,7 @@ func (w *Workload) compare(before, after map[identity]counters, window time.Dura
 			load.Changed = append(load.Changed, fmt.Sprintf("%s/%d was on %s", id.index, id.shard, id.node))
 		}
 	}
+	slices.Sort(load.Changed)
 	for id, did := range grown {
 		node, mean := nodes[id.node], perIndex[id.index]
 		load.SearchBusy[node] += perSecond(did.searchMillis, window)

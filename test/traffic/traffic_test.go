@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/shardonnay/shardonnay/test/realcluster"
 )
 
@@ -72,6 +75,47 @@ func TestSkew(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Two samples give rates of the copies that are in both, weighted by their index's mean cost; a copy that moved, came
+// back, or began to count anew is named instead.
+func TestCompare(t *testing.T) {
+	nodes := []realcluster.Node{{Name: "n0"}, {Name: "n1"}}
+	on := func(node, index, allocation string) identity {
+		return identity{index: index, allocation: allocation, node: node}
+	}
+	before := map[identity]counters{
+		on("n0", "a", "1"):     {queries: 100, searchMillis: 1000, writes: 10, indexMillis: 10, bytes: 5},
+		on("n1", "a", "2"):     {queries: 100, searchMillis: 5000, bytes: 5},
+		on("n0", "moved", "3"): {queries: 9},
+		on("n0", "back", "5"):  {queries: 9},
+		on("n1", "reset", "7"): {queries: 9},
+	}
+	after := map[identity]counters{
+		on("n0", "a", "1"):     {queries: 400, searchMillis: 1500, writes: 30, indexMillis: 50, bytes: 7}, // 300 queries, 20 writes
+		on("n1", "a", "2"):     {queries: 200, searchMillis: 6500, bytes: 6},                              // 100 queries, but slow ones
+		on("n1", "moved", "4"): {queries: 90},
+		on("n0", "back", "6"):  {queries: 90},
+		on("n1", "reset", "7"): {queries: 3},
+	}
+	want := Load{
+		Window:     10 * time.Second,
+		Search:     []float64{0.15, 0.05}, // 2 s for 400 queries: 5 ms each
+		SearchBusy: []float64{0.05, 0.15},
+		Index:      []float64{0.004, 0},
+		IndexBusy:  []float64{0.004, 0},
+		Disk:       []float64{7, 6},
+		Queries:    400,
+		Changed: []string{
+			"back/0 on n0", "back/0 was on n0", "moved/0 on n1", "moved/0 was on n0", "reset/0 on n1",
+		},
+	}
+	if diff := cmp.Diff(want, compare(nodes, before, after, 10*time.Second), cmpopts.EquateApprox(1e-12, 0)); diff != "" {
+		t.Errorf("load (-want +got):\n%s", diff)
+	}
+	if ratio := PeakToMean([]float64{3, 1, 0, 0}); ratio != 3 {
+		t.Errorf("peak to mean of 3 1 0 0 is %g, want 3", ratio)
+	}
 }
 
 // level moves copies of the workload, best one first, as long as that lowers the sum of squares of the expected loads
