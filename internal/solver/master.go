@@ -239,6 +239,8 @@ const (
 	// are there.
 	inertia, inertiaLate = 0.9, 0.3
 	hardlyFalls          = 0.01
+	// iterationWork is how many rows of a simplex iteration make a unit of work.
+	iterationWork = 8
 	// nodeSteps bounds the branches of one node subproblem.
 	nodeSteps = 1500
 )
@@ -280,7 +282,7 @@ func (m *master) generate(start *prices, seats []move, tol float64, rng *rand.Ra
 		end, iterations, err := m.lp.Solve(clp.Limits{Iterations: 20000, Seconds: allow.seconds()})
 		m.solves++
 		m.iterations += int64(iterations)
-		if err != nil || end != clp.Optimal || allow.spent(int64(iterations)*int64(m.lp.Rows())) {
+		if err != nil || end != clp.Optimal || allow.spent(int64(iterations)*int64(m.lp.Rows())/iterationWork) {
 			return run, err // the bound stands, whatever the program says
 		}
 		run.leave = m.leavers()

@@ -113,7 +113,7 @@ func (r *run) settle(rng *rand.Rand) error {
 	s.descend(&last)
 	r.take(s, "polish")
 	r.result.Counters.MovesTried += s.work
-	r.limited(&last)
+	r.spent(&last)
 	return err
 }
 

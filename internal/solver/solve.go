@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ type Options struct {
 	// run repeatable: same problem, seed and limit, same assignment, on any number of workers.
 	WorkLimit int64
 	Seed      uint64
-	Workers   int     // goroutines; 0 is one
+	Workers   int     // goroutines; 0 is one per core
 	TargetGap float64 // relative gap at which the solve may end; 0 asks for a proof
 	Warm      *Warm   // from an earlier, similar problem; nil is a cold start
 	Progress  func(TracePoint)
@@ -137,7 +138,7 @@ func Descent(ctx context.Context, p *model.Problem, o Options) *Result {
 	allow := r.allow(1, 1)
 	s.descend(&allow)
 	r.take(s, "descent")
-	r.limited(&allow)
+	r.spent(&allow)
 	return r.finish()
 }
 
@@ -157,6 +158,9 @@ type run struct {
 }
 
 func newRun(ctx context.Context, p *model.Problem, o Options) *run {
+	if o.Workers <= 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
 	r := &run{ctx: ctx, o: o, p: p, start: time.Now(), cpu: cpuTime(), rng: rand.New(rand.NewPCG(o.Seed, 0x5a4d))}
 	r.f = newFrame(p)
 	before := r.f.now.Objective()
@@ -189,16 +193,8 @@ func (r *run) workLimit() int64 {
 	return r.o.WorkLimit
 }
 
-// limited notes what a step was ended by.
-func (r *run) limited(a *allowance) {
-	r.used += a.used
-	switch {
-	case a.timeOver():
-		r.result.Limit = TimeLimit
-	case a.workOver() && r.o.WorkLimit > 0:
-		r.result.Limit = WorkLimit
-	}
-}
+// spent books what a step has used.
+func (r *run) spent(a *allowance) { r.used += a.used }
 
 // take makes the search's placement the answer if it is better and keeps the budgets.
 func (r *run) take(s *search, phase string) bool {
@@ -212,7 +208,9 @@ func (r *run) take(s *search, phase string) bool {
 
 // prove raises the lower bound.
 func (r *run) prove(bound float64, kind BoundKind) {
-	bound -= 1e-12 * (1 + math.Abs(bound)) // sums of many terms round
+	if kind == Lagrangian || kind == Nodewise {
+		bound -= 1e-13 + 1e-12*math.Abs(bound) // sums of many terms round
+	}
 	if bound > r.result.LowerBound {
 		r.result.LowerBound, r.result.BoundKind = bound, kind
 		r.trace(string(kind))
@@ -240,6 +238,7 @@ func (r *run) solve() error {
 		return nil
 	}
 	r.trace("start")
+	r.greedy()
 	flow := r.flow()
 	if r.enough() {
 		return nil
@@ -248,7 +247,6 @@ func (r *run) solve() error {
 	if err := r.improve(flow.round(), "round"); err != nil {
 		return err
 	}
-	r.greedy()
 	r.exact()
 	if r.enough() {
 		return nil
@@ -290,7 +288,7 @@ func (r *run) flow() *flow {
 		best = w.prices()
 	}
 	r.result.Warm = f.warmth(best)
-	r.limited(&allow)
+	r.spent(&allow)
 	return w
 }
 
@@ -314,26 +312,24 @@ func (r *run) improve(moves []move, phase string) error {
 	s.ejections(r.f.large(largeCopies), &allow)
 	r.take(s, phase)
 	r.result.Counters.MovesTried += s.work
-	r.limited(&allow)
+	r.spent(&allow)
 	return nil
 }
 
-// greedyPairs is up to where the plain descent is tried too: it takes no time there, and nothing is ever worse than it.
+// greedyPairs is up to where the plain descent comes first: it takes no time there, and so no answer is ever worse than
+// its. On larger problems it takes longer than all the rest needs to be better.
 const greedyPairs = 200_000
 
 func (r *run) greedy() {
 	if len(r.p.Copies)*len(r.p.Nodes) > greedyPairs {
 		return
 	}
-	allow := r.allow(0.1, 0.1)
+	allow := r.allow(0.5, 1)
 	s := newSearch(r.f, nil, r.f.everything())
 	s.descend(&allow)
 	r.take(s, "descent")
-	s.reset(r.node)
-	s.descend(&allow)
-	r.take(s, "descent")
 	r.result.Counters.MovesTried += s.work
-	r.limited(&allow)
+	r.spent(&allow)
 }
 
 // exact tries everything where that is little.
@@ -347,7 +343,7 @@ func (r *run) exact() {
 	if complete {
 		r.prove(r.result.Objective, Exhaustive)
 	}
-	r.limited(&allow)
+	r.spent(&allow)
 }
 
 func cpuTime() time.Duration {
@@ -363,15 +359,19 @@ func (r *run) finish() *Result {
 	out := &r.result
 	out.Assignment = r.node
 	total := model.Total(model.Evaluate(r.p, r.node))
-	out.Checked = len(model.Check(r.p, r.node)) == 0 && math.Abs(total-out.Objective) <= 1e-9*max(1e-9, math.Abs(total))
+	rounding := 1e-9*math.Abs(total) + 1e-12*math.Abs(out.ObjectiveBefore) + 1e-15 // sums kept over many moves
+	out.Checked = len(model.Check(r.p, r.node)) == 0 && math.Abs(total-out.Objective) <= rounding
+	out.Objective = total
 	out.LowerBound = min(out.LowerBound, out.Objective)
-	switch {
-	case gap(out.Objective, out.LowerBound) <= proven:
+	out.Status, out.Limit = Feasible, NoLimit
+	switch left := gap(out.Objective, out.LowerBound); {
+	case left <= proven:
 		out.Status = Optimal
-	case out.Limit != NoLimit:
-		out.Status = Limited
-	default:
-		out.Status = Feasible
+	case left <= r.o.TargetGap:
+	case r.ctx.Err() != nil || r.o.TimeLimit > 0 && time.Since(r.start) >= r.o.TimeLimit*9/10:
+		out.Status, out.Limit = Limited, TimeLimit // the search takes all the time it gets, less what it needs to end well
+	case r.o.WorkLimit > 0:
+		out.Status, out.Limit = Limited, WorkLimit
 	}
 	out.Wall, out.CPU = time.Since(r.start), cpuTime()-r.cpu
 	return out

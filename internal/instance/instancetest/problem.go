@@ -16,8 +16,16 @@ import (
 func Problem(t *rapid.T, nodes, copies int) *model.Problem {
 	some := func(label string, oneIn int) bool { return rapid.IntRange(1, oneIn).Draw(t, label) == oneIn }
 	number := func(label string, most int) float64 { return float64(rapid.IntRange(0, most).Draw(t, label)) }
+	// Sampled, for ranges favour small numbers, and a problem of one node and no copy tests little.
+	size := func(label string, from, to int) int {
+		var sizes []int
+		for i := from; i <= to; i++ {
+			sizes = append(sizes, i)
+		}
+		return rapid.SampledFrom(sizes).Draw(t, label)
+	}
 	p := &model.Problem{Version: model.ProblemVersion, Name: "drawn"}
-	N, D := rapid.IntRange(1, nodes).Draw(t, "nodes"), rapid.IntRange(1, 3).Draw(t, "dimensions")
+	N, D := size("nodes", 1, nodes), size("dimensions", 1, 3)
 	for d := range D {
 		p.Dimensions = append(p.Dimensions, model.Dimension{
 			Name: fmt.Sprint("d", d), Weight: number("weight", 2), Shift: number("shift", 2) / 8,
@@ -68,7 +76,7 @@ func Problem(t *rapid.T, nodes, copies int) *model.Problem {
 		}
 		p.Indices = append(p.Indices, index)
 	}
-	for C := rapid.IntRange(0, copies).Draw(t, "copies"); C > 0; {
+	for C := size("copies", 0, copies); C > 0; {
 		g := int32(len(p.Groups))
 		group := model.Group{
 			Index: int32(rapid.IntRange(0, len(p.Indices)-1).Draw(t, "index")), Name: fmt.Sprint("g", g),
@@ -83,21 +91,21 @@ func Problem(t *rapid.T, nodes, copies int) *model.Problem {
 			}
 		}
 		p.Groups = append(p.Groups, group)
-		for range rapid.IntRange(1, min(C, 3)).Draw(t, "copies of the group") {
+		for range size("copies of the group", 1, min(C, 3)) {
 			C--
 			k := model.Copy{
 				Group: g, Node: int32(rapid.IntRange(0, N-1).Draw(t, "at")), Pinned: some("pinned", 8), MustLeave: some("must leave", 6),
 				MoveWeight: number("move weight", 2), Bytes: number("bytes", 5),
 			}
 			for range D {
-				k.Load = append(k.Load, number("load", 6))
+				k.Load = append(k.Load, float64(size("load", 0, 6)))
 			}
 			p.Copies = append(p.Copies, k)
 		}
 	}
 	slope, point := 0.0, 1.0
-	for range rapid.IntRange(0, 3).Draw(t, "knots") {
-		slope += number("steeper", 4) / 4
+	for range size("knots", 0, 3) {
+		slope += float64(size("steeper", 0, 4)) / 4
 		p.Objective.Phi.Points = append(p.Objective.Phi.Points, point)
 		p.Objective.Phi.Slopes = append(p.Objective.Phi.Slopes, slope)
 		point += (1 + number("further", 3)) / 8
