@@ -98,6 +98,24 @@ func (g *growth) copyRow(c int32) int32 {
 
 // choose adds a node's choice with the room it leaves at the prices, and seats for those who leave.
 func (g *growth) choose(n int32, a *answer, p *prices) {
+	f := g.m.f
+	var room vector
+	var b piece
+	for d := range f.balance {
+		if f.piece(int(n)*f.resources+d, p.slot[int(n)*f.resources+d], &b); len(b.at) > 0 {
+			room[d] = max(0, b.at[0]-a.load[d])
+		}
+	}
+	g.node(n, a, &room)
+	for i := range a.leave {
+		for _, offer := range a.leave[i].offers {
+			g.seat(move{a.leave[i].copy, offer.node})
+		}
+	}
+}
+
+// node adds the column of a node's choice that leaves so much room.
+func (g *growth) node(n int32, a *answer, room *vector) {
 	m, f := g.m, g.m.f
 	cost := 0.0
 	for _, c := range f.home[n] {
@@ -107,33 +125,27 @@ func (g *growth) choose(n int32, a *answer, p *prices) {
 		cost -= f.stayPrice[a.leave[i].copy]
 	}
 	meaning := column{node: n, giants: a.giants}
-	room := make([]float64, f.resources)
-	var b piece
+	left := make([]float64, f.resources)
 	for d := range f.balance {
-		i := int(n)*f.resources + d
-		if f.slots[i].share == 0 {
-			continue
+		if s := &f.slots[int(n)*f.resources+d]; s.share > 0 {
+			left[d] = room[d]
+			cost += f.cost(s, a.load[d]+room[d])
 		}
-		f.piece(i, p.slot[i], &b)
-		if len(b.at) > 0 {
-			room[d] = max(0, b.at[0]-a.load[d])
-		}
-		cost += f.cost(&f.slots[i], a.load[d]+room[d])
 	}
 	for _, c := range a.giants {
 		cost += f.moveCost[c] - f.tierGain(c, n)
 	}
 	for k := range 2 {
 		if s := &f.slots[int(n)*f.resources+f.balance+k]; s.shared() {
-			room[f.balance+k] = s.most - s.fixed - a.bytes[k]
+			left[f.balance+k] = s.most - s.fixed - a.bytes[k]
 			for _, c := range a.giants {
-				room[f.balance+k] -= f.load[int(c)*f.resources+f.balance+k]
+				left[f.balance+k] -= f.load[int(c)*f.resources+f.balance+k]
 			}
 		}
 	}
 	g.columns.Add(cost/m.unit, clp.Bounds{Lower: 0, Upper: math.Inf(1)})
 	g.columns.Put(m.nodeRow[n], 1)
-	for r, z := range room {
+	for r, z := range left {
 		if i := int(n)*f.resources + r; m.roomRow[i] >= 0 {
 			g.columns.Put(m.roomRow[i], -z*f.slots[i].unit())
 		}
@@ -147,11 +159,6 @@ func (g *growth) choose(n int32, a *answer, p *prices) {
 		g.budgets(c)
 	}
 	g.meaning = append(g.meaning, meaning)
-	for i := range a.leave {
-		for _, offer := range a.leave[i].offers {
-			g.seat(move{a.leave[i].copy, offer.node})
-		}
-	}
 }
 
 func (g *growth) budgets(c int32) {
@@ -235,46 +242,41 @@ const (
 	// masterRounds is where column generation ends if nothing else ended it; it converges in about 15.
 	masterRounds = 30
 	// inertia is how much of the best prices so far is kept: the program's own prices swing until most columns that
-	// matter are there, and every swing brings columns that never matter. Once its objective hardly falls any more, they
-	// are there.
+	// matter are there, and every swing brings columns that never matter. Once its objective falls by little of what it is
+	// above the bound, they are there.
 	inertia, inertiaLate = 0.9, 0.3
-	hardlyFalls          = 0.01
+	hardlyFalls          = 0.1
 	// iterationWork is how many rows of a simplex iteration make a unit of work.
 	iterationWork = 8
 	// nodeSteps bounds the branches of one node subproblem.
 	nodeSteps = 1500
 )
 
-// generate runs column generation from the given prices until the bound is within tol of the program's objective.
-func (m *master) generate(start *prices, seats []move, tol float64, rng *rand.Rand, allow *allowance) (masterRun, error) {
+// generate runs column generation from the given prices until the bound is within tol of the program's objective. It
+// starts with an assignment's choices and seats, so that the program's first prices already are about right.
+func (m *master) generate(start *prices, assignment []int32, tol float64, rng *rand.Rand, allow *allowance) (masterRun, error) {
 	f := m.f
 	run := masterRun{prices: start, bound: math.Inf(-1), seat: m.firstSeats(start, rng)}
 	current, seat := start, run.seat
 	share, last := inertia, math.Inf(1)
+	constant := f.constant + sumOf(f.tierNow)
 	for round := range masterRounds {
 		q := f.newPricer(current, rng)
 		bound, answers, work := q.nodeBound(m.nodes, seat, tol/float64(len(m.nodes))/4, nodeSteps, 1)
 		allow.used += work
 		m.pairs += work
 		m.rounds++
-		if bound > run.bound {
+		better := bound > run.bound
+		if better {
 			run.bound, run.prices, run.seat = bound, current, seat
 		}
 		g := &growth{m: m}
 		if round == 0 {
-			if err := m.stayAll(g, current); err != nil {
-				return run, err
-			}
+			m.stand(g, f.p.Current())
+			m.stand(g, assignment)
 		}
 		for i, n := range m.nodes {
 			g.choose(n, &answers[i], current)
-		}
-		if round == 0 {
-			for _, s := range seats {
-				if _, known := m.copyRow[s.copy]; known {
-					g.seat(s)
-				}
-			}
 		}
 		if err := g.enter(); err != nil {
 			return run, err
@@ -286,12 +288,17 @@ func (m *master) generate(start *prices, seats []move, tol float64, rng *rand.Ra
 			return run, err // the bound stands, whatever the program says
 		}
 		run.leave = m.leavers()
-		objective := m.lp.Objective()*m.unit + f.constant + sumOf(f.tierNow)
+		objective := m.lp.Objective()*m.unit + constant
 		if objective-run.bound <= tol {
 			break
 		}
-		if last-objective < hardlyFalls*math.Abs(objective) {
-			share = inertiaLate
+		if last-objective < hardlyFalls*(objective-run.bound) {
+			share = min(share, inertiaLate)
+			if !better {
+				if share /= 2; share < 0.01 {
+					break // the program's own prices prove no more
+				}
+			}
 		}
 		last = objective
 		next, y := m.read()
@@ -312,24 +319,49 @@ func sumOf(x []float64) float64 {
 	return total
 }
 
-// stayAll adds the choices where nobody leaves, so that the program has a solution from the start.
-func (m *master) stayAll(g *growth, p *prices) error {
+// stand adds the choices and seats of an assignment, as far as they are within the part: the program can do what it does.
+func (m *master) stand(g *growth, assignment []int32) {
 	f := m.f
+	in := make(map[int32]*answer, len(m.nodes))
+	room := make(map[int32]*vector, len(m.nodes))
 	for _, n := range m.nodes {
-		var a answer
+		in[n], room[n] = &answer{}, &vector{}
 		for d := range f.balance {
-			a.load[d] = f.slots[int(n)*f.resources+d].fixed
+			in[n].load[d] = f.slots[int(n)*f.resources+d].fixed
 		}
-		for _, c := range f.home[n] {
-			for d := range f.balance {
-				a.load[d] += f.load[int(c)*f.resources+d]
-			}
-			a.bytes[0] += f.p.Copies[c].Bytes
-			a.bytes[1]++
-		}
-		g.choose(n, &a, p)
 	}
-	return nil
+	var seats []move
+	for _, n := range m.nodes {
+		for _, c := range f.home[n] {
+			a := in[n]
+			if to := assignment[c]; to != n && in[to] != nil {
+				x := choice{copy: c}
+				a.leave = append(a.leave, x)
+				if f.isGiant[c] {
+					a, in[to].giants = in[to], append(in[to].giants, c)
+				} else {
+					for d, l := range f.loads(c)[:f.balance] {
+						inside, _ := f.split(&f.slots[int(to)*f.resources+d], l)
+						room[to][d] += inside
+					}
+					seats = append(seats, move{c, to})
+					continue
+				}
+			} else {
+				a.bytes[0] += f.p.Copies[c].Bytes
+				a.bytes[1]++
+			}
+			for d, l := range f.loads(c)[:f.balance] {
+				a.load[d] += l
+			}
+		}
+	}
+	for _, n := range m.nodes {
+		g.node(n, in[n], room[n])
+	}
+	for _, s := range seats {
+		g.seat(s)
+	}
 }
 
 // firstSeats guesses the giants' seat prices: what the cheapest node would ask.

@@ -11,37 +11,25 @@ import (
 // together prove the bound of the whole.
 const groupNodes = 128
 
-// lead is what a flow tells the linear programs: prices to start from and seats that are likely.
-type lead struct {
-	prices *prices
-	seats  []move
-}
-
 // fewIncoming is below how many copies coming in a node's room has no price: its own copies are decided by the node
 // subproblem, which knows their cost, and where nobody wants in, a price would only give the node credit for room that
 // nobody takes.
 const fewIncoming = 0.1
 
-func (w *flow) lead() lead {
-	l := lead{prices: w.prices()}
+// startPrices are the flow's prices as the linear programs start from them.
+func (w *flow) startPrices() *prices {
+	p := w.prices()
 	for n, in := range w.incoming() {
 		if in < fewIncoming {
-			clear(l.prices.slot[n*w.f.resources : (n+1)*w.f.resources])
+			clear(p.slot[n*w.f.resources : (n+1)*w.f.resources])
 		}
 	}
-	for g := range w.groups {
-		for _, x := range w.groups[g] {
-			if len(x.moves) == 1 {
-				l.seats = append(l.seats, x.moves[0])
-			}
-		}
-	}
-	return l
+	return p
 }
 
 // search is the long part: the bound by linear programs on one side, annealing on the other; then what the programs
 // suggest, and annealing on with all that is left.
-func (r *run) search(from lead) error {
+func (r *run) search(from *prices) error {
 	seeds := [3]*rand.Rand{}
 	for i := range seeds {
 		seeds[i] = rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i)))
@@ -94,7 +82,7 @@ func (r *run) search(from lead) error {
 func (r *run) settle(rng *rand.Rand) error {
 	rest := r.allow(1, 0.9)
 	if !rest.until.IsZero() {
-		rest.until = rest.until.Add(-r.o.TimeLimit / 20)
+		rest.until = rest.until.Add(-r.o.TimeLimit / 25)
 	}
 	s := newSearch(r.f, r.node, r.f.interesting(r.node))
 	s.cool(s.heat(r.result.ObjectiveBefore), rng, r.o.Workers, &rest)
@@ -119,7 +107,7 @@ func (r *run) settle(rng *rand.Rand) error {
 
 // bound proves node by node: at the flow's prices at once, then at the prices of the linear programs. It returns who
 // leaves, by the programs.
-func (r *run) bound(from lead, rng *rand.Rand, allow *allowance) (leave []move, err error) {
+func (r *run) bound(from *prices, rng *rand.Rand, allow *allowance) (leave []move, err error) {
 	f := r.f
 	all := make([]int32, len(f.p.Nodes))
 	for n := range all {
@@ -132,9 +120,10 @@ func (r *run) bound(from lead, rng *rand.Rand, allow *allowance) (leave []move, 
 		r.result.Counters.Rounds++
 		r.prove(bound, Nodewise)
 	}
+	node := slices.Clone(r.node)
 	parts := r.deal()
 	if len(parts) > 1 {
-		evaluate(from.prices, nil)
+		evaluate(from, nil)
 	}
 	runs, errs := make([]masterRun, len(parts)), make([]error, len(parts))
 	masters := make([]*master, len(parts))
@@ -150,7 +139,7 @@ func (r *run) bound(from lead, rng *rand.Rand, allow *allowance) (leave []move, 
 		}
 		if masters[i], errs[i] = newMaster(part, parts[i]); errs[i] == nil {
 			defer masters[i].close()
-			runs[i], errs[i] = masters[i].generate(from.prices, from.seats, tol/float64(len(parts)), seeds[i], &shares[i])
+			runs[i], errs[i] = masters[i].generate(from, node, tol/float64(len(parts)), seeds[i], &shares[i])
 		}
 		return 0
 	})

@@ -169,11 +169,15 @@ func newRun(ctx context.Context, p *model.Problem, o Options) *run {
 	return r
 }
 
+// usable is the share of the time limit that steps may use: the rest is for looking at the answer, and for a step that
+// looks at the clock a moment late.
+const usable = 0.97
+
 // allow is an allowance for the next step: up to a share of all the time and of all the work, of what is left of it.
 func (r *run) allow(ofTime, ofWork float64) allowance {
 	a := allowance{ctx: r.ctx, since: time.Now()}
 	if r.o.TimeLimit > 0 {
-		end := r.start.Add(r.o.TimeLimit)
+		end := r.start.Add(time.Duration(usable * float64(r.o.TimeLimit)))
 		a.until = a.since.Add(time.Duration(ofTime * float64(r.o.TimeLimit)))
 		if a.until.After(end) {
 			a.until = end
@@ -228,7 +232,7 @@ func (r *run) trace(phase string) {
 // enough tells whether the solve may end.
 func (r *run) enough() bool {
 	return gap(r.result.Objective, r.result.LowerBound) <= max(proven, r.o.TargetGap) || r.ctx.Err() != nil ||
-		r.o.TimeLimit > 0 && time.Since(r.start) >= r.o.TimeLimit
+		r.o.TimeLimit > 0 && time.Since(r.start) >= time.Duration(usable*float64(r.o.TimeLimit))
 }
 
 func (r *run) solve() error {
@@ -243,7 +247,7 @@ func (r *run) solve() error {
 	if r.enough() {
 		return nil
 	}
-	from := flow.lead()
+	from := flow.startPrices()
 	if err := r.improve(flow.round(), "round"); err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func TestStepsKeepTheirPromises(t *testing.T) {
 		}
 		w := r.flow()
 		holds("the flow")
-		from := w.lead()
+		from := w.startPrices()
 		if err := r.improve(w.round(), "round"); err != nil {
 			t.Fatal(err)
 		}
