@@ -61,7 +61,7 @@ func applyPlan(cmd *cobra.Command, c *config.Config, p *plan.Plan, yes bool, out
 	if err != nil {
 		return err
 	}
-	defer s.client.Close()
+	defer s.close()
 	if err := p.Usable(s.identity.UUID, time.Now()); err != nil {
 		return err
 	}
@@ -129,8 +129,7 @@ func applyPlan(cmd *cobra.Command, c *config.Config, p *plan.Plan, yes bool, out
 
 // held gives a hold of the ownership an exit code: the cluster, as it is, does not want us.
 func held(err error) error {
-	var hold *mover.Hold
-	if errors.As(err, &hold) {
+	if hold, ok := errors.AsType[*mover.Hold](err); ok {
 		return &cluster.Error{Class: cluster.Refused, Op: "take rebalancing over", Err: errors.New(hold.Text), Hint: hold.Cure}
 	}
 	return err

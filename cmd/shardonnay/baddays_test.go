@@ -109,8 +109,8 @@ func TestWrongCertificate(t *testing.T) {
 }
 
 func TestBadConfiguration(t *testing.T) {
-	unknown := file(t, "c.yaml", "mode: dry-run\nbalanse:\n  tolerance: 0.05\n")
-	execute(t, "plan", "--config", unknown).expect(t, 2, "balanse")
+	unknown := file(t, "c.yaml", "mode: dry-run\nbalanz:\n  tolerance: 0.05\n")
+	execute(t, "plan", "--config", unknown).expect(t, 2, "balanz")
 	impossible := file(t, "c.yaml", "mode: sideways\nbalance:\n  tolerance: 3\n")
 	execute(t, "plan", "--config", impossible).expect(t, 2, "sideways", "balance.tolerance", "2 faults")
 	secret := file(t, "c.yaml", "connection:\n  username: u\n  password_file: /does/not/exist\n")

@@ -40,7 +40,7 @@ func newCapture() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.client.Close()
+		defer s.close()
 		collect, err := s.collector(&c)
 		if err != nil {
 			return err

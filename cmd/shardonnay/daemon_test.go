@@ -33,7 +33,7 @@ func TestDaemonAtWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.client.Close()
+	defer s.close()
 	current := func() *config.Config { return &c }
 	d, err := newDaemon(s, current, zap.NewNop(), nil)
 	if err != nil {

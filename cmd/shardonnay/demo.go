@@ -73,13 +73,13 @@ func runDemo(ctx context.Context, out io.Writer, seed uint64, limit time.Duratio
 	if err != nil {
 		return &cluster.Error{Class: cluster.Internal, Op: "start the simulated cluster", Err: err}
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }() // a simulated cluster has nothing to lose
 	c := demoConfig(server.URL())
 	s, err := connect(ctx, &c)
 	if err != nil {
 		return err
 	}
-	defer s.client.Close()
+	defer s.close()
 	current := func() *config.Config { return &c }
 	d, err := newDaemon(s, current, zap.NewNop(), nil)
 	if err != nil {

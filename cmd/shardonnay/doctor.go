@@ -37,7 +37,7 @@ func newDoctor() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.client.Close()
+		defer s.close()
 		collect, err := s.collector(&c)
 		if err != nil {
 			return err

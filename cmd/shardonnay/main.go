@@ -38,8 +38,7 @@ func report(err error) int {
 
 // exitCode is the process's exit code for what a command returned.
 func exitCode(err error) int {
-	var status exitStatus
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[exitStatus](err); ok {
 		return int(status)
 	}
 	return cluster.ExitCode(err)

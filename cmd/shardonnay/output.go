@@ -71,7 +71,7 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 	if err != nil {
 		return fail(err)
 	}
-	defer os.Remove(file.Name()) // nothing is left to remove once it has been renamed
+	defer func() { _ = os.Remove(file.Name()) }() // nothing is left to remove once it has been renamed
 	if err := write(file); err != nil {
 		file.Close()
 		return fail(err)

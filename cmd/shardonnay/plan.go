@@ -97,7 +97,7 @@ func takeSnapshot(ctx context.Context, c *config.Config, f planFlags, progress *
 	if err != nil {
 		return nil, err
 	}
-	defer s.client.Close()
+	defer s.close()
 	collect, err := s.collector(c)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func newRelease() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.client.Close()
+		defer s.close()
 		collect, err := s.collector(&c)
 		if err != nil {
 			return err

@@ -79,7 +79,7 @@ func (s *service) term(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer link.client.Close()
+	defer link.close()
 	s.log.Info("connected", zap.String("cluster", link.identity.Name), zap.String("product", link.identity.Product.String()), zap.String("mode", string(c.Mode)))
 	d, err := newDaemon(link, s.current.Load, s.log, nil)
 	if err != nil {

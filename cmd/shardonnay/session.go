@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -70,11 +71,13 @@ func connect(ctx context.Context, c *config.Config) (*session, error) {
 	}
 	identity, err := client.Connect(ctx)
 	if err != nil {
-		client.Close()
-		return nil, err
+		return nil, errors.Join(err, client.Close())
 	}
 	return &session{client, identity}, nil
 }
+
+// close gives the connections back. Nothing is under way then, so that an error would mean nothing to anybody.
+func (s *session) close() { _ = s.client.Close() }
 
 // collector makes the collector for a session.
 func (s *session) collector(c *config.Config) (*collector.Collector, error) {

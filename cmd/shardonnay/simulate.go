@@ -85,7 +85,7 @@ func startSimulated(ctx context.Context, c config.Config, virtual *sim.Cluster, 
 	}
 	d, err := newDaemon(s, func() *config.Config { return &c }, log, virtual)
 	if err != nil {
-		s.client.Close()
+		s.close()
 		return nil, err
 	}
 	return &simulated{s, d}, nil

@@ -31,7 +31,7 @@ type Error struct {
 	Hint  string // the cure, a full sentence; may be empty
 }
 
-// Error is one line: "op what: why. Cure."
+// Error is one line, as in "read plan p.json: it is empty. Make a new one".
 func (e *Error) Error() string {
 	text := e.Op
 	if e.What != "" {
@@ -51,8 +51,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // ClassOf is the class of the outermost Error in err's chain; Internal where there is none.
 func ClassOf(err error) Class {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class
 	}
 	return Internal

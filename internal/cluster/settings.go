@@ -101,9 +101,7 @@ func (n *Node) matchesAny(key string, patterns []string) bool {
 	case "_ip", "_host_ip", "_publish_ip":
 		values = []string{n.IP}
 	case "_tier":
-		for _, role := range n.Roles {
-			values = append(values, role)
-		}
+		values = n.Roles
 	default:
 		if value, ok := n.Attributes[key]; ok {
 			values = []string{value}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
@@ -59,9 +60,7 @@ func (st *State) Clone() *State {
 	c := *st
 	c.at, c.to, c.free, c.count = slices.Clone(st.at), slices.Clone(st.to), slices.Clone(st.free), slices.Clone(st.count)
 	c.perIndex = make(map[[2]int32]int, len(st.perIndex))
-	for key, n := range st.perIndex {
-		c.perIndex[key] = n
-	}
+	maps.Copy(c.perIndex, st.perIndex)
 	return &c
 }
 

@@ -202,8 +202,7 @@ func (l *Loop) takeOver(ctx context.Context, mode Mode) (*mover.Hold, error) {
 		return nil, l.GiveBack(ctx)
 	}
 	err := l.Owner.Acquire(ctx)
-	var hold *mover.Hold
-	if errors.As(err, &hold) {
+	if hold, ok := errors.AsType[*mover.Hold](err); ok {
 		return hold, nil
 	}
 	if err != nil {

@@ -77,7 +77,7 @@ func TestHeatEvensOut(t *testing.T) {
 			}
 		}()
 		settingBefore := setting(t, c, rebalanceKey)
-		before := measure(t, ctx, w, 5*time.Second)
+		before := measure(ctx, t, w, 5*time.Second)
 		t.Logf("before: %s", before)
 		if peak := traffic.PeakToMean(before.Search); peak < 1.8 {
 			t.Fatalf("search peak/mean is %.2f before, the test wants at least 1.8", peak)
@@ -87,7 +87,7 @@ func TestHeatEvensOut(t *testing.T) {
 		cycles := d.untilEven(t, 10)
 		t.Logf("cycles: %s", strings.Join(cycles, " "))
 		d.pause(t)
-		after := measure(t, ctx, w, 8*time.Second)
+		after := measure(ctx, t, w, 8*time.Second)
 		t.Logf("after:  %s", after)
 		if len(after.Changed) > 0 {
 			t.Errorf("copies changed while nothing should move: %v", after.Changed)
@@ -110,14 +110,14 @@ func TestHeatEvensOut(t *testing.T) {
 		if got := setting(t, c, rebalanceKey); got != settingBefore {
 			t.Errorf("%s is %q, it was %q before", rebalanceKey, got, settingBefore)
 		}
-		staysPut(t, ctx, c, given.Returns)
+		staysPut(ctx, t, c, given.Returns)
 
 		totals := stop()
 		stopped = true
 		if totals.FailedSearches > 0 {
 			t.Errorf("%d of %d searches failed: %v", totals.FailedSearches, totals.Searches, totals.FirstError)
 		}
-		nothingLost(t, ctx, c, totals)
+		nothingLost(ctx, t, c, totals)
 	})
 }
 
@@ -144,7 +144,7 @@ func (d *daemon) untilEven(t *testing.T, most int) []string {
 	}
 }
 
-func measure(t *testing.T, ctx context.Context, w *traffic.Workload, window time.Duration) traffic.Load {
+func measure(ctx context.Context, t *testing.T, w *traffic.Workload, window time.Duration) traffic.Load {
 	t.Helper()
 	load, err := w.Measure(ctx, window)
 	if err != nil {
@@ -184,7 +184,7 @@ func setting(t *testing.T, c *realcluster.Cluster, key string) string {
 }
 
 // staysPut watches for half a minute that no copy moves, but those that giving back has named.
-func staysPut(t *testing.T, ctx context.Context, c *realcluster.Cluster, named []string) {
+func staysPut(ctx context.Context, t *testing.T, c *realcluster.Cluster, named []string) {
 	t.Helper()
 	place := func() map[string]string {
 		all, err := c.Copies(ctx)
@@ -232,7 +232,7 @@ func staysPut(t *testing.T, ctx context.Context, c *realcluster.Cluster, named [
 }
 
 // nothingLost counts the documents of every index against those that were acknowledged.
-func nothingLost(t *testing.T, ctx context.Context, c *realcluster.Cluster, totals traffic.Totals) {
+func nothingLost(ctx context.Context, t *testing.T, c *realcluster.Cluster, totals traffic.Totals) {
 	t.Helper()
 	if err := c.WaitGreen(ctx); err != nil {
 		t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -69,19 +70,12 @@ func fast(c *realcluster.Cluster, mode string, stateDir string) settings {
 
 // with returns the settings with one section's keys changed.
 func (s settings) with(section string, values settings) settings {
-	changed := settings{}
-	for key, value := range s {
-		changed[key] = value
-	}
+	changed := maps.Clone(s)
 	merged := settings{}
 	if old, ok := s[section].(settings); ok {
-		for key, value := range old {
-			merged[key] = value
-		}
+		maps.Copy(merged, old)
 	}
-	for key, value := range values {
-		merged[key] = value
-	}
+	maps.Copy(merged, values)
 	changed[section] = merged
 	return changed
 }

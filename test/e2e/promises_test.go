@@ -19,7 +19,7 @@ const slowRecovery = "1mb"
 
 // lopsided builds a small cluster whose bytes are uneven, so that there is something to move without any traffic: eight
 // indices with some data on one node, one on each other.
-func lopsided(t *testing.T, ctx context.Context, c *realcluster.Cluster, docs int) {
+func lopsided(ctx context.Context, t *testing.T, c *realcluster.Cluster, docs int) {
 	t.Helper()
 	// The server's own balancer would level the counts while we pile up.
 	if err := c.PutSettings(ctx, map[string]any{"cluster.routing.allocation.balance.threshold": 1000}); err != nil {
@@ -41,7 +41,7 @@ func lopsided(t *testing.T, ctx context.Context, c *realcluster.Cluster, docs in
 		}
 	}
 	for _, name := range names {
-		fill(t, ctx, c, name, docs)
+		fill(ctx, t, c, name, docs)
 	}
 	if err := c.WaitGreen(ctx); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func lopsided(t *testing.T, ctx context.Context, c *realcluster.Cluster, docs in
 }
 
 // fill writes documents that hardly compress: a kilobyte and a half each.
-func fill(t *testing.T, ctx context.Context, c *realcluster.Cluster, index string, docs int) {
+func fill(ctx context.Context, t *testing.T, c *realcluster.Cluster, index string, docs int) {
 	t.Helper()
 	const batch = 500
 	random := uint64(len(index)) + 88172645463325252
@@ -89,12 +89,12 @@ func TestDryRunChangesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		c := realcluster.Shared(t, p)
-		lopsided(t, ctx, c, 200)
+		lopsided(ctx, t, c, 200)
 		config := onlyDisk(c, "dry-run", t.TempDir())
 		file := config.file(t)
 		saved := filepath.Join(t.TempDir(), "plan.json")
 
-		version, settingsBefore := state(t, ctx, c)
+		version, settingsBefore := state(ctx, t, c)
 		printed, code := run(t, "plan", "--config", file, "--one-sample", "--save", saved, "-o", "json", "--detailed-exit-code")
 		if code != 10 {
 			t.Fatalf("plan ended with %d, want 10: there are moves", code)
@@ -107,7 +107,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 		if code := d.stop(t); code != 0 {
 			t.Errorf("the daemon ended with %d", code)
 		}
-		after, settingsAfter := state(t, ctx, c)
+		after, settingsAfter := state(ctx, t, c)
 		if after != version {
 			t.Errorf("the cluster's state version went from %d to %d", version, after)
 		}
@@ -122,13 +122,13 @@ func TestDryRunChangesNothing(t *testing.T) {
 		if _, code := run(t, "apply", saved, "--config", file); code != 2 {
 			t.Errorf("apply without --yes ended with %d, want 2", code)
 		}
-		if now, _ := state(t, ctx, c); now != version {
+		if now, _ := state(ctx, t, c); now != version {
 			t.Error("apply without --yes changed the cluster")
 		}
 		if out, code := run(t, "apply", saved, "--config", file, "--yes"); code != 0 {
 			t.Fatalf("apply ended with %d: %s", code, out)
 		}
-		where := places(t, ctx, c)
+		where := places(ctx, t, c)
 		for _, move := range shown.Moves {
 			if !slices.Contains(where[fmt.Sprintf("%s/%d", move.Index, move.Shard)], move.To.Name) {
 				t.Errorf("%s/%d is on %v, the plan said %s", move.Index, move.Shard, where[fmt.Sprintf("%s/%d", move.Index, move.Shard)], move.To.Name)
@@ -162,7 +162,7 @@ func TestKilledDaemon(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			c := realcluster.Shared(t, p)
-			lopsided(t, ctx, c, 3000)
+			lopsided(ctx, t, c, 3000)
 			if err := c.PutSettings(ctx, map[string]any{"indices.recovery.max_bytes_per_sec": slowRecovery}); err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +172,7 @@ func TestKilledDaemon(t *testing.T) {
 			first := startDaemon(t, config)
 			started := first.await(t, time.Minute, "a move under way", func(l logLine) bool { return l.Message == "move started" })
 			first.kill(t)
-			if moving := relocating(t, ctx, c); len(moving) == 0 {
+			if moving := relocating(ctx, t, c); len(moving) == 0 {
 				t.Fatal("nothing is relocating after the kill: the test moved too fast to mean anything")
 			}
 			if got := setting(t, c, rebalanceKey); got != "none" {
@@ -218,7 +218,7 @@ func TestNodeDiesDuringMove(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 			defer cancel()
 			c := realcluster.Start(t, realcluster.Options{Product: p, Nodes: 5, ProcessPerNode: true})
-			lopsided(t, ctx, c, 3000)
+			lopsided(ctx, t, c, 3000)
 			docs, err := c.DocCount(ctx, "stack-*")
 			if err != nil {
 				t.Fatal(err)
@@ -271,7 +271,7 @@ func TestNodeDiesDuringMove(t *testing.T) {
 }
 
 // state is the cluster's state version and all its settings as text.
-func state(t *testing.T, ctx context.Context, c *realcluster.Cluster) (int64, string) {
+func state(ctx context.Context, t *testing.T, c *realcluster.Cluster) (int64, string) {
 	t.Helper()
 	version, err := c.StateVersion(ctx)
 	if err != nil {
@@ -285,7 +285,7 @@ func state(t *testing.T, ctx context.Context, c *realcluster.Cluster) (int64, st
 }
 
 // places lists the nodes of every shard's copies.
-func places(t *testing.T, ctx context.Context, c *realcluster.Cluster) map[string][]string {
+func places(ctx context.Context, t *testing.T, c *realcluster.Cluster) map[string][]string {
 	t.Helper()
 	all, err := c.Copies(ctx)
 	if err != nil {
@@ -300,7 +300,7 @@ func places(t *testing.T, ctx context.Context, c *realcluster.Cluster) map[strin
 }
 
 // relocating lists the copies that are on their way.
-func relocating(t *testing.T, ctx context.Context, c *realcluster.Cluster) (moving []realcluster.Copy) {
+func relocating(ctx context.Context, t *testing.T, c *realcluster.Cluster) (moving []realcluster.Copy) {
 	t.Helper()
 	all, err := c.Copies(ctx)
 	if err != nil {

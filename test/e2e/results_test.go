@@ -47,15 +47,15 @@ func TestResults(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop := w.Start()
-		before := figuresOf(measure(t, ctx, w, window))
-		settle(t, ctx, *resultsTime) // the server's own rebalancing is on all the while
-		own := figuresOf(measure(t, ctx, w, window))
+		before := figuresOf(measure(ctx, t, w, window))
+		settle(ctx, t, *resultsTime) // the server's own rebalancing is on all the while
+		own := figuresOf(measure(ctx, t, w, window))
 
 		d := startDaemon(t, fast(c, "act", t.TempDir()).withToken(t))
-		settle(t, ctx, *resultsTime)
+		settle(ctx, t, *resultsTime)
 		moves, moved, even := 0, int64(0), 0
 		d.pause(t)
-		after := figuresOf(measure(t, ctx, w, window))
+		after := figuresOf(measure(ctx, t, w, window))
 		d.mu.Lock()
 		for _, line := range d.lines {
 			if line.Message == "move ended" && line.State == "landed" {
@@ -92,7 +92,7 @@ func TestResults(t *testing.T) {
 }
 
 // settle lets time pass.
-func settle(t *testing.T, ctx context.Context, d time.Duration) {
+func settle(ctx context.Context, t *testing.T, d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
