@@ -17,6 +17,9 @@ import (
 
 const rebalanceKey = "persistent.cluster.routing.rebalance.enable"
 
+// goal is the peak over mean at which a load counts as even on a test cluster.
+const goal = 1.15
+
 // token lets the tests pause a daemon.
 const token = "e2e-token"
 
@@ -87,15 +90,15 @@ func TestHeatEvensOut(t *testing.T) {
 		cycles := d.untilEven(t, 10)
 		t.Logf("cycles: %s", strings.Join(cycles, " "))
 		d.pause(t)
-		after := measure(ctx, t, w, 8*time.Second)
+		after := measure(ctx, t, w, 15*time.Second)
 		t.Logf("after:  %s", after)
 		if len(after.Changed) > 0 {
 			t.Errorf("copies changed while nothing should move: %v", after.Changed)
 		}
-		if peak := traffic.PeakToMean(after.Search); peak > 1.15 {
-			t.Errorf("search peak/mean is %.2f after, the test wants at most 1.15", peak)
+		if peak := traffic.PeakToMean(after.Search); peak > goal {
+			t.Errorf("search peak/mean is %.2f after, the test wants at most %.2f", peak, goal)
 		}
-		// No worse than at the start, or even by the same measure: a level cluster is not asked to stay exactly so.
+		// No worse than at the start, or as even as search is asked to be: a level cluster need not stay exactly so.
 		noWorse(t, "index", before.Index, after.Index)
 		noWorse(t, "disk", before.Disk, after.Disk)
 
@@ -121,26 +124,24 @@ func TestHeatEvensOut(t *testing.T) {
 	})
 }
 
-// untilEven waits for a cycle that finds nothing worth moving, at most so many cycles from the first that moved, and
-// gives the outcomes.
+// untilEven waits until two cycles on end find nothing worth moving (one may only have had too little to go by), at most so
+// many cycles from the first that moved, and gives the outcomes.
 func (d *daemon) untilEven(t *testing.T, most int) []string {
 	t.Helper()
-	from := 0
 	for {
 		seen := d.position()
-		line, ok := d.awaitFrom(from, time.Minute, func(l logLine) bool { return l.Message == "cycle" })
-		if !ok {
-			t.Fatalf("no cycle ended for a minute; so far %v", d.cycles())
-		}
 		outcomes := d.cycles()
-		started := slices.Index(outcomes, "moved")
-		if line.Outcome == "balanced" && started >= 0 || started >= 0 && len(outcomes)-started >= most {
+		last, started := len(outcomes)-1, slices.Index(outcomes, "moved")
+		even := started >= 0 && last > started+1 && outcomes[last] == "balanced" && outcomes[last-1] == "balanced"
+		if even || started >= 0 && len(outcomes)-started >= most {
 			return outcomes
 		}
 		if len(outcomes) > 3*most {
 			t.Fatalf("the daemon does not come to move: %v", outcomes)
 		}
-		from = max(seen, from+1)
+		if _, ok := d.awaitFrom(seen, time.Minute, func(l logLine) bool { return l.Message == "cycle" }); !ok {
+			t.Fatalf("no cycle ended for a minute; so far %v", outcomes)
+		}
 	}
 }
 
@@ -156,7 +157,7 @@ func measure(ctx context.Context, t *testing.T, w *traffic.Workload, window time
 func noWorse(t *testing.T, what string, before, after []float64) {
 	t.Helper()
 	was, is := traffic.PeakToMean(before), traffic.PeakToMean(after)
-	if is > max(was, 1.10)*1.02 {
+	if is > max(was, goal) {
 		t.Errorf("%s peak/mean went from %.3f to %.3f", what, was, is)
 	}
 }
