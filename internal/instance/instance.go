@@ -36,7 +36,7 @@ func Defaults(nodes, copies int, seed uint64) Options {
 
 // Validate reports an option that no instance can be made of.
 func (o *Options) Validate() error {
-	fault := ""
+	var fault string
 	ratio := func(x float64) bool { return x >= 0 && x <= 1 }
 	switch {
 	case o.Nodes < zones:

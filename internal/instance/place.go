@@ -3,6 +3,7 @@ package instance
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 )
@@ -22,7 +23,7 @@ func (g *generator) place() error {
 	for c := range g.p.Copies {
 		start[g.p.Copies[c].Group+1] = c + 1
 	}
-	for group := len(g.p.Groups) - 1; group >= 0; group-- {
+	for group := range slices.Backward(g.p.Groups) {
 		index := int(g.p.Groups[group].Index)
 		most := len(g.p.Copies)
 		if caps := g.p.Groups[group].TierCaps; len(caps) > 0 {

@@ -11,7 +11,7 @@ const ejectNodes = 64
 // ejections moves each of these copies, large ones, to where it costs least once the others there have given way: a
 // single move never gets there, for it costs at first. Each copy tries its most promising nodes and takes the best, if
 // that is better than where it is.
-func (s *search) ejections(copies []int32, allow *allowance) (made int) {
+func (s *search) ejections(copies []int32, allow *allowance) {
 	for _, c := range copies {
 		was := s.work
 		type try struct {
@@ -34,16 +34,14 @@ func (s *search) ejections(copies []int32, allow *allowance) (made int) {
 			}
 			s.takeBack(steps)
 			if allow.spent(s.work - was) {
-				return made
+				return
 			}
 			was = s.work
 		}
 		if at >= 0 {
 			s.eject(c, at)
-			made++
 		}
 	}
-	return made
 }
 
 // eject moves copy c to node n, then lets the copies on both of its nodes, and those that had left its old one, make

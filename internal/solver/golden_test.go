@@ -58,13 +58,13 @@ func parse(t *testing.T, d *datadriven.TestData) *model.Problem {
 		return x
 	}
 	numbers := func(s string) (list []float64) {
-		for _, x := range strings.Split(s, ",") {
+		for x := range strings.SplitSeq(s, ",") {
 			list = append(list, number(x))
 		}
 		return list
 	}
 	limits := func(s string) (list []model.TierLimit) {
-		for _, x := range strings.Split(s, ",") {
+		for x := range strings.SplitSeq(s, ",") {
 			depth, count, _ := strings.Cut(x, ":")
 			list = append(list, model.TierLimit{int(number(depth)), int(number(count))})
 		}
@@ -81,7 +81,7 @@ func parse(t *testing.T, d *datadriven.TestData) *model.Problem {
 		}
 		return k
 	}
-	for _, line := range strings.Split(d.Input, "\n") {
+	for line := range strings.SplitSeq(d.Input, "\n") {
 		words := strings.Fields(line)
 		if len(words) == 0 {
 			continue
@@ -110,7 +110,7 @@ func parse(t *testing.T, d *datadriven.TestData) *model.Problem {
 				n.Tiers = strings.Split(v, ",")
 			}
 			node[n.ID] = int32(len(p.Nodes))
-			for _, name := range strings.Split(value("class", "all"), ",") {
+			for name := range strings.SplitSeq(value("class", "all"), ",") {
 				k := in(name)
 				p.Classes[k].Nodes = append(p.Classes[k].Nodes, int32(len(p.Nodes)))
 			}

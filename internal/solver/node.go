@@ -397,7 +397,7 @@ func (q *nodeSolver) solve(n int32, seat []float64, tol float64, steps int) answ
 	constant := q.prepare(n, seat, &none)
 	a := q.answer(n, constant, q.decide()+constant, 0, nil)
 	if len(q.f.giants) > 0 && seat != nil {
-		q.seatGiants(n, seat, tol, steps, &a)
+		q.seatGiants(n, seat, steps, &a)
 	}
 	return a
 }
@@ -426,7 +426,7 @@ func (q *nodeSolver) answer(n int32, constant, least, paid float64, giants []int
 
 // seatGiants tries each giant as a guest of node n. Pairs are not tried but bounded: at slopes fit for two guests every
 // further guest costs more than its seat price, or the bound says so.
-func (q *nodeSolver) seatGiants(n int32, seat []float64, tol float64, steps int, a *answer) {
+func (q *nodeSolver) seatGiants(n int32, seat []float64, steps int, a *answer) {
 	f, R := q.f, q.f.resources
 	type guest struct {
 		at   int     // in giants

@@ -43,7 +43,7 @@ func (s *search) reset(node []int32) {
 
 // clone is a search of its own that starts where s is.
 func (s *search) clone() *search {
-	c := &search{Placement: s.Placement.Clone(), f: s.f, pool: s.pool, on: make([][]int32, len(s.on)), at: make([]int32, len(s.at))}
+	c := &search{Placement: s.Clone(), f: s.f, pool: s.pool, on: make([][]int32, len(s.on)), at: make([]int32, len(s.at))}
 	c.list()
 	return c
 }

@@ -153,7 +153,6 @@ type run struct {
 	cpu    time.Duration
 	used   int64 // work of the steps that have ended
 	node   []int32
-	pool   []int32
 	result Result
 }
 
@@ -201,13 +200,11 @@ func (r *run) workLimit() int64 {
 func (r *run) spent(a *allowance) { r.used += a.used }
 
 // take makes the search's placement the answer if it is better and keeps the budgets.
-func (r *run) take(s *search, phase string) bool {
+func (r *run) take(s *search, phase string) {
 	if objective := s.Objective(); objective < r.result.Objective && s.WithinLimits() {
 		r.result.Objective, r.node = objective, s.Assignment()
 		r.trace(phase)
-		return true
 	}
-	return false
 }
 
 // prove raises the lower bound.

@@ -115,9 +115,8 @@ func (c *Columns) check(rows int) error {
 				return fmt.Errorf("column %d is in row %d of %d", j, row, rows)
 			} else if seen[row] == int32(j+1) {
 				return fmt.Errorf("column %d is twice in row %d", j, row)
-			} else {
-				seen[row] = int32(j + 1)
 			}
+			seen[c.Row[k]] = int32(j + 1)
 			if math.IsNaN(c.Value[k]) || math.IsInf(c.Value[k], 0) {
 				return fmt.Errorf("column %d has the value %v in row %d", j, c.Value[k], c.Row[k])
 			}

@@ -1,0 +1,174 @@
+package instance
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/model"
+)
+
+func generate(t testing.TB, o Options) *model.Problem {
+	t.Helper()
+	p, err := Generate(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// What is promised of an instance: its size, a placement that is legal everywhere and level in counts, heat that is not,
+// disks as full as asked.
+func TestGenerateLooksLikeALogCluster(t *testing.T) {
+	for _, o := range []Options{Defaults(10, 500, 1), Defaults(50, 3000, 2), Defaults(100, 6000, 3), Defaults(300, 20000, 4)} {
+		p := generate(t, o)
+		if len(p.Nodes) != o.Nodes || len(p.Copies) < o.Copies*97/100 || len(p.Copies) > o.Copies {
+			t.Fatalf("%d nodes and %d copies, wanted %d and %d", len(p.Nodes), len(p.Copies), o.Nodes, o.Copies)
+		}
+		strict := *p // a problem whose present state breaks nothing has no rule that is only "not worse"
+		if broken := broken(&strict); broken != "" {
+			t.Errorf("%s: %s", p.Name, broken)
+		}
+		s := model.NewPlacement(p, nil)
+		fewest, most, hottest, bytes, disk := len(p.Copies), 0, 0.0, 0.0, 0.0
+		for n := range p.Nodes {
+			fewest, most = min(fewest, s.Copies(n)), max(most, s.Copies(n))
+			hottest = max(hottest, s.Utilization(n, 0))
+			bytes += s.DiskUsed(n)
+			disk += p.Nodes[n].Capacity[2]
+		}
+		if most-fewest > most/2 {
+			t.Errorf("%s: from %d to %d copies on a node", p.Name, fewest, most)
+		}
+		if hottest < 1.3 {
+			t.Errorf("%s: the hottest node searches only %.2f times the mean", p.Name, hottest)
+		}
+		if fill := bytes / disk; fill < o.DiskFill-0.01 || fill > o.DiskFill+0.01 {
+			t.Errorf("%s: disks are %.3f full, wanted %.2f", p.Name, fill, o.DiskFill)
+		}
+	}
+}
+
+// broken is the first rule that the present placement breaks absolutely.
+func broken(p *model.Problem) string {
+	onNode := map[[2]int32]bool{}
+	inZone := map[int32]map[string]int{}
+	used := make([]float64, len(p.Nodes))
+	for c := range p.Copies {
+		k := &p.Copies[c]
+		if onNode[[2]int32{k.Group, k.Node}] {
+			return "two copies of " + p.Groups[k.Group].Name + " share a node"
+		}
+		onNode[[2]int32{k.Group, k.Node}] = true
+		if inZone[k.Group] == nil {
+			inZone[k.Group] = map[string]int{}
+		}
+		inZone[k.Group][p.Nodes[k.Node].Tiers[0]]++
+		used[k.Node] += k.Bytes
+	}
+	for g := range p.Groups {
+		for zone, count := range inZone[int32(g)] {
+			for _, limit := range p.Groups[g].TierCaps {
+				if count > limit.Count() {
+					return p.Groups[g].Name + " has too many copies in zone " + zone
+				}
+			}
+		}
+	}
+	for n := range used {
+		if used[n] > p.Nodes[n].Disk.Limit {
+			return p.Nodes[n].ID + " is over its disk limit"
+		}
+	}
+	return ""
+}
+
+// Same options, same bytes; another seed, others.
+func TestGenerateRepeats(t *testing.T) {
+	text := func(o Options) string {
+		var b bytes.Buffer
+		if err := generate(t, o).Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if text(Defaults(20, 900, 5)) != text(Defaults(20, 900, 5)) {
+		t.Error("the same options give two problems")
+	}
+	if text(Defaults(20, 900, 5)) == text(Defaults(20, 900, 6)) {
+		t.Error("two seeds give one problem")
+	}
+}
+
+// The problem file keeps an instance as it is.
+func TestGenerateSurvivesTheFile(t *testing.T) {
+	p := generate(t, Defaults(20, 900, 5))
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	q, err := model.Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := model.Evaluate(p, p.Current()), model.Evaluate(q, q.Current()); !slices.Equal(a, b) {
+		t.Errorf("%v became %v", a, b)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	change := func(f func(*Options)) Options {
+		o := Defaults(30, 1500, 1)
+		f(&o)
+		return o
+	}
+	five := generate(t, change(func(o *Options) { o.Dimensions = 5 }))
+	if len(five.Dimensions) != 5 || len(five.Copies[0].Load) != 5 {
+		t.Error("five dimensions are not there")
+	}
+	giants, fair := 0, 0.0
+	with := generate(t, change(func(o *Options) { o.Giants = 3 }))
+	for c := range with.Copies {
+		fair += with.Copies[c].Load[0] / 30
+	}
+	for c := range with.Copies {
+		if with.Copies[c].Load[0] > 0.9*fair {
+			giants++
+		}
+	}
+	if giants < 3 {
+		t.Errorf("%d copies are giants", giants)
+	}
+	draining := 0
+	for _, n := range generate(t, change(func(o *Options) { o.Draining = 4 })).Nodes {
+		if !n.AcceptsNew {
+			draining++
+		}
+	}
+	if draining != 4 {
+		t.Errorf("%d nodes drain", draining)
+	}
+	thrifty := generate(t, change(func(o *Options) { o.Lambda = 5 }))
+	all := 0.0
+	for c := range thrifty.Copies {
+		all += thrifty.MoveCost(c)
+	}
+	if all < 5.4 || all > 5.6 { // five for the bytes, a tenth of it for the moves
+		t.Errorf("moving everything costs %v", all)
+	}
+	for name, f := range map[string]func(*Options){
+		"at least 3 are needed": func(o *Options) { o.Nodes = 2 },
+		"two a node":            func(o *Options) { o.Copies = 20 },
+		"1 to 5":                func(o *Options) { o.Dimensions = 6 },
+		"fill is below":         func(o *Options) { o.DiskFill = 0.9 },
+		"skew is from":          func(o *Options) { o.Skew = -1 },
+		"at most half":          func(o *Options) { o.Draining = 20 },
+	} {
+		_, err := Generate(change(f))
+		if cluster.ClassOf(err) != cluster.Invalid || !strings.Contains(err.Error(), name) {
+			t.Errorf("want %q, got %v", name, err)
+		}
+	}
+}
