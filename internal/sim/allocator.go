@@ -45,6 +45,7 @@ func (c *Cluster) survey() {
 	}
 	c.topology = t
 	c.unfit = true
+	c.chances++
 }
 
 // reroute is what the master does after every change: place what is unassigned, move away what may not remain, and, if
@@ -88,7 +89,21 @@ func (c *Cluster) allocateUnassigned() {
 	if len(c.unassigned) == 0 {
 		return
 	}
-	waiting := slices.Clone(c.unassigned)
+	var waiting []*shardCopy
+	for _, s := range c.unassigned {
+		back := s.lastNode != nil && c.nodeByID[s.lastNode.id] != nil
+		switch {
+		case back:
+		case s.primary && s.lastNode != nil:
+			s.why.status = "no_valid_shard_copy" // its data is on a node that is away; an empty one would lose it
+			continue
+		case s.why.until > c.now: // delayed
+			continue
+		case s.refused == c.chances: // no node takes it, and nothing has changed that could change that
+			continue
+		}
+		waiting = append(waiting, s)
+	}
 	slices.SortStableFunc(waiting, func(a, b *shardCopy) int {
 		rank := func(s *shardCopy) int {
 			if s.primary {
@@ -101,24 +116,13 @@ func (c *Cluster) allocateUnassigned() {
 	})
 	nodes := c.dataNodes()
 	for _, s := range waiting {
-		if s.state != unassigned {
-			continue
-		}
-		if c.comesBack(s) {
-			continue
-		}
-		if s.primary && s.lastNode != nil {
-			s.why.status = "no_valid_shard_copy"
-			continue // its data is on a node that is away; an empty one would lose it
-		}
-		if s.why.until > c.now {
-			s.why.status = "no_attempt"
+		if s.state != unassigned || c.comesBack(s) || s.primary && s.lastNode != nil || s.why.until > c.now {
 			continue
 		}
 		if n, v := c.bestNode(s, nodes); n != nil {
 			c.assign(s, n)
 		} else if v == no {
-			s.why.status = "deciders_no"
+			s.why.status, s.refused = "deciders_no", c.chances
 		} else {
 			s.why.status = "deciders_throttled"
 		}
@@ -159,24 +163,32 @@ func (c *Cluster) bestNode(s *shardCopy, nodes []*node) (*node, verdict) {
 			}
 		}
 	}
+	isReplica := !s.primary || s.state != unassigned
+	if p := s.group.primary(); isReplica && !c.instant && p.node != nil && p.node.outgoing >= c.rules.outgoing {
+		return nil, throttle // whatever the node, the bytes come from there
+	}
 	w := c.weights(s.group.idx, nodes)
-	for {
-		at := -1
-		for i := range nodes {
-			if w[i] < tooHeavy && (at < 0 || w[i] < w[at]) {
-				at = i
-			}
+	lightest := 0
+	for i := range w {
+		if w[i] < w[lightest] {
+			lightest = i
 		}
-		if at < 0 {
-			return nil, best
+	}
+	order := []int{lightest} // mostly the first one will do; only then are all put in order
+	for i := 0; i < len(order) && len(nodes) > 0; i++ {
+		v := throttle
+		if n := nodes[order[i]]; !isReplica || n.incoming < c.rules.incoming || c.instant {
+			v = c.canAllocate(s, n)
 		}
-		v := c.canAllocate(s, nodes[at])
 		if v == yes || v == throttle && c.instant {
-			return nodes[at], yes
+			return nodes[order[i]], yes
 		}
 		best = min(best, v)
-		w[at] = tooHeavy
+		if i == 0 {
+			order = byWeight(w)
+		}
 	}
+	return nil, best
 }
 
 // evacuate moves copies that may not remain: filters, disks above the high watermark, tiers, awareness, limits. The
@@ -228,6 +240,7 @@ func (c *Cluster) scheduleLook() {
 
 // look refreshes the master's view of free space and the flood-stage blocks.
 func (c *Cluster) look() {
+	c.chances++ // disks are part of the rules
 	flooded := map[*index]bool{}
 	anyHigh := map[*index]bool{}
 	for _, n := range c.nodes {

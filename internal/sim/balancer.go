@@ -2,16 +2,12 @@ package sim
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
 // level is what two weights must differ by, beyond the threshold, to count as different: without it the last bit of a
 // sum would send copies to and fro.
 const level = 1e-6
-
-// tooHeavy marks a node that is out of question.
-const tooHeavy = math.MaxFloat64
 
 // weights are the built-in balancer's opinion of each node for one more copy of an index: how far it is above the
 // average in copies, and in copies of this index. It knows nothing of load, which is why this project exists.

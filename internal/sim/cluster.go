@@ -121,6 +121,8 @@ type Cluster struct {
 	unassigned []*shardCopy
 	recoveries []*recovery
 	nextEnd    time.Duration // of the first recovery to end; -1: none
+	delayOver  time.Duration // when the delay of the copies lost last is over
+	chances    int           // grows when a copy that no node would take may be taken by one
 	unfit      bool          // some copy may be unable to remain where it is
 	instant    bool          // recoveries end at once; while a cluster is being built
 	quiet      bool          // a rehearsal: the state's version stands still, snapshots notice nothing
@@ -235,6 +237,7 @@ type shardCopy struct {
 	slot   int     // among the serving copies
 
 	why      unassignedInfo
+	refused  int   // value of Cluster.chances when no node would take it
 	failures int   // failed relocations, Elasticsearch
 	lastNode *node // where an unassigned copy was, to come back to
 	simNode  *node // in a desired balance under computation

@@ -327,6 +327,9 @@ func (c *Cluster) sameShard(s *shardCopy, n *node, q *question) verdict {
 // it has landed already and the free space has shrunk by that: so the servers count.
 func (c *Cluster) freeAsSeen(n *node) float64 {
 	free := n.seenFree
+	if n.incoming == 0 {
+		return free
+	}
 	for _, s := range n.copies {
 		if s.state == initializing && s.rec.kind == peer && s.rec.reused == 0 {
 			free -= c.bytesNow(s.group)
@@ -351,7 +354,7 @@ func (c *Cluster) diskThreshold(s *shardCopy, n *node, q *question) verdict {
 	if q.sim {
 		free = n.seenFree - n.simBytes
 	}
-	percent := func(x float64) string { return fmt.Sprintf("%.1f%%", 100*x/total) }
+	percent := func(x float64) percentage { return percentage(100 * x / total) }
 	low, high := c.rules.low.free(total), c.rules.high.free(total)
 	if free < 0 {
 		return q.say(no, "the node has fewer free bytes remaining than the total size of all incoming shards")
@@ -369,6 +372,11 @@ func (c *Cluster) diskThreshold(s *shardCopy, n *node, q *question) verdict {
 	return q.say(yes, "enough disk for shard on node, free: [%s], shard size: [%.0f bytes], free after allocating shard: [%s]",
 		percent(free), size, percent(free-size))
 }
+
+// percentage is written only where a reason is.
+type percentage float64
+
+func (p percentage) String() string { return fmt.Sprintf("%.1f%%", float64(p)) }
 
 func (c *Cluster) throttling(s *shardCopy, n *node, q *question) verdict {
 	if q.sim {
@@ -547,13 +555,16 @@ func (c *Cluster) overHigh(n *node) bool {
 	if !c.rules.diskEnabled || len(c.topology.data) <= 1 && !c.rules.diskSingle {
 		return false
 	}
-	free := c.freeAsSeen(n)
+	free, high := c.freeAsSeen(n), c.rules.high.free(float64(n.spec.Disk))
+	if free >= high {
+		return false
+	}
 	for _, s := range n.copies {
 		if s.state == relocating {
 			free += c.bytesNow(s.group)
 		}
 	}
-	return free < c.rules.high.free(float64(n.spec.Disk))
+	return free < high
 }
 
 func (s *shardCopy) label() string { return fmt.Sprintf("[%s][%d]", s.group.idx.name, s.group.num) }

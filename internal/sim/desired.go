@@ -70,11 +70,13 @@ func (c *Cluster) computeDesired() {
 	}
 	c.hints = nil
 	for _, s := range free {
-		if s.primary && s.lastNode != nil {
+		if s.primary && s.lastNode != nil || s.why.until > c.now || s.refused == c.chances {
 			continue
 		}
-		if n := c.simBest(s, nodes); n != nil {
+		if n := c.simPlace(s, nodes); n != nil {
 			c.simMove(s, n)
+		} else {
+			s.refused = c.chances
 		}
 	}
 	if c.unfit {
@@ -180,6 +182,17 @@ func (c *Cluster) simMay(s *shardCopy, n *node) bool {
 		}
 	}
 	return true
+}
+
+// simPlace is where an unassigned copy should go: where its group was wanted before, else the lightest node.
+func (c *Cluster) simPlace(s *shardCopy, nodes []*node) *node {
+	for _, n := range s.group.desired {
+		taken := slices.ContainsFunc(s.group.copies, func(x *shardCopy) bool { return x.simNode == n })
+		if !taken && c.nodeByID[n.id] == n && c.simMay(s, n) {
+			return n
+		}
+	}
+	return c.simBest(s, nodes)
 }
 
 // simBest is the lightest node in the simulation that may take s.

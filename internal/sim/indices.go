@@ -135,6 +135,7 @@ func (c *Cluster) deleteIndex(name string) bool {
 		}
 	}
 	c.indices = slices.DeleteFunc(c.indices, func(x *index) bool { return x == idx })
+	c.chances++
 	c.bump()
 	c.reroute()
 	return true
@@ -215,6 +216,7 @@ func (c *Cluster) changeIndex(idx *index, changes map[string]any) *apiError {
 	idx.applyIndexSettings()
 	c.reload(idx)
 	c.unfit = true
+	c.chances++
 	c.bump()
 	c.reroute()
 	return nil

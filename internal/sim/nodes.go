@@ -274,6 +274,7 @@ func (c *Cluster) Shutdown(name, kind string) bool {
 	return c.withNode(name, func(n *node) {
 		n.shutdown = strings.ToUpper(kind)
 		c.unfit = true
+		c.chances++
 		c.bump()
 		c.reroute()
 	})

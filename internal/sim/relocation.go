@@ -175,6 +175,9 @@ func (c *Cluster) finish(r *recovery) {
 		src.target, s.source = nil, nil
 	}
 	s.state, s.why, s.lastNode, s.failures = started, unassignedInfo{}, nil, 0
+	for _, other := range g.copies {
+		other.refused = 0 // its primary is there now, or a node it was barred from is free
+	}
 	c.rerate(g)
 	c.bump()
 }
@@ -269,11 +272,14 @@ func (c *Cluster) unassign(s *shardCopy, reason, details string, delayed time.Du
 		s.lastNode = s.node
 		c.leave(s)
 	}
-	s.state, s.totals, s.aid = unassigned, totals{}, ""
+	s.state, s.totals, s.aid, s.refused = unassigned, totals{}, "", 0
 	s.why = unassignedInfo{reason: reason, at: c.now, details: details, status: "no_attempt"}
 	if delayed > 0 {
 		s.why.until = c.now + delayed
-		c.after(delayed, c.reroute)
+		if c.delayOver != s.why.until { // one look for all that went together
+			c.delayOver = s.why.until
+			c.after(delayed, c.reroute)
+		}
 	}
 	if !slices.Contains(c.unassigned, s) {
 		c.unassigned = append(c.unassigned, s)

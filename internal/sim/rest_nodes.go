@@ -514,6 +514,7 @@ func (cl *call) setShutdown(kind string) *apiError {
 	}
 	n.shutdown = kind
 	cl.c.unfit = true
+	cl.c.chances++
 	cl.c.bump()
 	cl.c.reroute()
 	return cl.acknowledge()

@@ -523,6 +523,7 @@ func (c *Cluster) Cancel(index string, shard int, node string) error {
 
 // forgetFailures is what retry_failed asks for.
 func (c *Cluster) forgetFailures() {
+	c.chances++
 	for s := range c.allCopies {
 		s.why.failed, s.failures = 0, 0
 	}
