@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -301,5 +302,22 @@ func TestManyAtOnce(t *testing.T) {
 	client.CloseIdleConnections()
 	if why := inconsistency(c); why != "" {
 		t.Error(why)
+	}
+}
+
+// TestTLS serves with a certificate, for a client that knows it.
+func TestTLS(t *testing.T) {
+	known := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate, and a client that trusts it
+	defer known.Close()
+	s, err := Serve(t.Context(), build(t, three), Options{TLS: known.TLS.Clone()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if status, _, err := get(t, known.Client(), s.URL()+"/"); err != nil || status != 200 || !strings.HasPrefix(s.URL(), "https://127.0.0.1:") {
+		t.Errorf("%s: %d %v", s.URL(), status, err)
+	}
+	if _, _, err := get(t, http.DefaultClient, s.URL()+"/"); err == nil {
+		t.Error("a client that does not know the certificate is content")
 	}
 }
