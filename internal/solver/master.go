@@ -381,17 +381,18 @@ func (m *master) firstSeats(p *prices, rng *rand.Rand) []float64 {
 		}
 	}
 	// A second look, with what the nodes' own copies make of the guests.
-	_, answers, work := q.nodeBound(m.nodes, seat, 0, 200, 1)
-	m.pairs += work
 	least := make([]float64, len(seat))
 	for g := range least {
 		least[g] = math.Inf(1)
 	}
-	for i := range answers {
-		for _, s := range answers[i].seats {
+	look := nodeSolver{f: m.f, q: q, asking: true}
+	for _, n := range m.nodes {
+		a := look.solve(n, seat, 0, 200)
+		for _, s := range a.seats {
 			least[s.node] = min(least[s.node], s.cost)
 		}
 	}
+	m.pairs += look.work
 	for g := range seat {
 		if !math.IsInf(least[g], 1) {
 			seat[g] = max(seat[g], least[g])

@@ -83,6 +83,7 @@ type nodeSolver struct {
 	fixed   vector // load of what stays for sure
 	choices []choice
 	best    float64 // of the choices found
+	beat    float64 // what costs as much is not looked for
 	chosen  []bool  // who leaves then
 	trial   []bool
 	until   []stayer
@@ -90,6 +91,7 @@ type nodeSolver struct {
 	top     vector // of the cost at all of the load
 	steps   int    // branches left
 	tol     float64
+	asking  bool // what every giant would have to pay, not only who comes
 	work    int64
 	copies  map[int32]choice // of this node: offers are the same whatever comes in
 }
@@ -231,12 +233,13 @@ func (q *nodeSolver) decide() float64 {
 	q.raise(&s, &q.fixed, 0, 6)
 	q.slopes = s
 	if n == 0 {
-		q.best = q.total(&q.fixed)
+		q.best = min(q.total(&q.fixed), q.beat)
 		return q.best
 	}
 	weight := func(x *choice) float64 { return max(q.staying(&s, x), x.gone) }
 	slices.SortStableFunc(q.choices, func(a, b choice) int { return order(weight(&b), weight(&a)) })
 	q.guess(&s)
+	q.best = min(q.best, q.beat)
 	return min(q.branch(0, q.fixed, 0, s), q.best)
 }
 
@@ -392,7 +395,7 @@ func (q *nodeSolver) choice(c int32, seat []float64) choice {
 // solve finds the best for node n. seat holds every giant's price of a seat elsewhere; nil treats giants like others.
 func (q *nodeSolver) solve(n int32, seat []float64, tol float64, steps int) answer {
 	q.copies = make(map[int32]choice)
-	q.tol, q.steps = tol, steps
+	q.tol, q.steps, q.beat = tol, steps, math.Inf(1)
 	var none vector
 	constant := q.prepare(n, seat, &none)
 	a := q.answer(n, constant, q.decide()+constant, 0, nil)
@@ -476,16 +479,22 @@ func (q *nodeSolver) seatGiants(n int32, seat []float64, steps int, a *answer) {
 		if a.seats[i].cost-seat[x.at] >= 0 {
 			continue
 		}
-		q.steps = steps
 		constant := q.prepare(n, seat, &x.load)
-		b := q.answer(n, constant, q.decide()+constant, x.pays, []int32{f.giants[x.at]})
-		a.seats[i].cost = b.least - alone.least + seat[x.at]
-		if b.least < a.least {
-			seats := a.seats
-			*a = b
-			a.seats = seats
+		q.steps, q.beat = steps, math.Inf(1)
+		if !q.asking {
+			q.beat = a.best - x.pays - constant
+		}
+		least := q.decide() + constant + x.pays
+		a.seats[i].cost = least - alone.least + seat[x.at]
+		if value := q.best + constant + x.pays; q.best < q.beat && value < a.best {
+			seats, lower := a.seats, min(a.least, least)
+			*a = q.answer(n, constant, least-x.pays, x.pays, []int32{f.giants[x.at]})
+			a.seats, a.least = seats, lower
+		} else {
+			a.least = min(a.least, least)
 		}
 	}
+	q.beat = math.Inf(1)
 	if len(guests) < 2 {
 		return
 	}

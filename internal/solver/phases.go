@@ -35,7 +35,7 @@ func (r *run) search(from *prices) error {
 		seeds[i] = rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i)))
 	}
 	s := newSearch(r.f, r.node, r.f.interesting(r.node))
-	proof, first := r.allow(0.55, 0.25), r.allow(0.25, 0.2)
+	proof, first := r.allow(0.7, 0.25), r.allow(0.25, 0.2)
 	var leave []move
 	var err error
 	heat := s.heat(r.result.ObjectiveBefore)
