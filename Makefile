@@ -77,8 +77,13 @@ fix: $(GOLANGCI) ## Format, apply what the linters can mend, regenerate
 
 .PHONY: test
 test: deps ## Run every test, real clusters included
+	@$(MAKE) test-prepare
 	@$(MAKE) -j2 --output-sync=target test-unit test-real
 	@$(MAKE) test-heat
+
+.PHONY: test-prepare
+test-prepare: ## Resolve and compile what the real clusters are started from; later runs need no network
+	go run ./test/realcluster/prepare
 
 # Tests of these names start real clusters; they run beside each other nowhere.
 REAL := ^TestRealClusters
@@ -92,12 +97,12 @@ test-unit: deps-build ## Run the tests that need no real cluster, with the race 
 
 .PHONY: test-real
 test-real: ## Run the tests against the five real products, those aside that measure load
-	go test -p 1 -timeout 25m -skip '$(HEAT)' ./test/...
-	go test -p 1 -timeout 15m -run '$(REAL)' ./internal/collector ./internal/sim
+	go test -p 1 -count=1 -timeout 25m -skip '$(HEAT)' ./test/...
+	go test -p 1 -count=1 -timeout 15m -run '$(REAL)' ./internal/collector ./internal/sim
 
 .PHONY: test-heat
 test-heat: ## Watch the heat of the five real products even out, with the machine to itself
-	go test -timeout 20m -run '$(HEAT)' ./test/e2e
+	go test -count=1 -timeout 20m -run '$(HEAT)' ./test/e2e
 
 .PHONY: results
 results: build ## Measure on the real clusters for longer and write the table of docs/results.md

@@ -15,6 +15,9 @@ const (
 	// queries differ by about twice their mean: the ratio squared, 400, is where both say equally much; 500 is that,
 	// rounded up for clocks that count in milliseconds. At ten queries a second it is outweighed within two minutes.
 	searchPrior = 500
+	// writePrior is the same for operations and a copy's own cost per operation: merges come in lumps, so that one of a
+	// copy's operations differs by more from the next than its cost from that of the other copies of its index and role.
+	writePrior = 500
 	// countNoise is the variance of a sum of n costs relative to that of n equal ones: 1 for their number, which is as
 	// good as random, and 1 for costs that vary by as much as their mean.
 	countNoise = 2
@@ -54,6 +57,7 @@ type knowledge struct {
 	hasIndex, hasSeries bool
 	perQuery            float64 // busy seconds, the index's mean; 0 where nothing was asked
 	factor              float64 // keeps the sum over the index's shards what was measured
+	perWrite            profile // busy seconds an operation costs a copy, the index's mean; 0 where nothing was written
 }
 
 // knowledgeOf gathers it.
@@ -73,7 +77,44 @@ func (r *rates) knowledgeOf(p *assembly, i int, curve curve) knowledge {
 		r.eachShard(p, i, func(g *groupRates) { expected += k.expected(g, r.o.HalfLife) })
 		k.factor = busy / expected
 	}
+	k.perWrite = r.perWrite(p, i)
 	return k
+}
+
+// perWrite is what an operation costs a copy of an index, by role, on average.
+func (r *rates) perWrite(p *assembly, i int) profile {
+	var busy, writes profile
+	from, to := p.of(i)
+	for c := from; c < to; c++ {
+		at := &p.snapshot.Copies[c]
+		switch m := r.copies[copyID(p.snapshot, at)]; {
+		case m == nil || !m.Index.known() || at.SearchOnly:
+		case at.Primary:
+			busy.primary, writes.primary = busy.primary+m.Index.Mean, writes.primary+m.Writes.Mean
+		default:
+			busy.replica, writes.replica = busy.replica+m.Index.Mean, writes.replica+m.Writes.Mean
+		}
+	}
+	var cost profile
+	if writes.primary > 0 {
+		cost.primary = busy.primary / writes.primary
+	}
+	if writes.replica > 0 {
+		cost.replica = busy.replica / writes.replica
+	}
+	return cost
+}
+
+// writing is the busy time a copy's operations should cost: at its own cost as far as there is evidence for that, at the
+// mean of its index and role for the rest.
+func (k *knowledge) writing(m *copyRates, primary bool, halfLife time.Duration) float64 {
+	mean := k.perWrite.index(primary)
+	memory := m.Writes.memory(halfLife)
+	seen := m.Writes.Mean * memory
+	if seen <= 0 || mean <= 0 {
+		return m.Index.Mean
+	}
+	return m.Writes.Mean * (m.Index.Mean*memory + writePrior*mean) / (seen + writePrior)
 }
 
 // eachShard calls f with every shard of the index whose searches were measured.
@@ -208,7 +249,7 @@ func (r *rates) index(p *assembly, i, from, to int32, k knowledge) work {
 	s := p.snapshot
 	c := &s.Copies[i]
 	if m := r.copies[copyID(s, c)]; m != nil && m.Index.known() {
-		return counted(m.Index.Mean, m.Index.error(), m.Writes.Mean*m.Writes.memory(r.o.HalfLife), cluster.Measured)
+		return counted(k.writing(m, c.Primary, r.o.HalfLife), m.Index.error(), m.Writes.Mean*m.Writes.memory(r.o.HalfLife), cluster.Measured)
 	}
 	// Under segment replication a replica only copies what the primary wrote: then the roles do not stand for each other.
 	alike := func(d *cluster.Copy) bool {

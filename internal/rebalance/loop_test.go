@@ -133,6 +133,9 @@ func TestCycleOutcomes(t *testing.T) {
 		}, Failed, "read settings: refused", "acquire"},
 		{"no data node", "node m roles=master", nil, Infeasible, "no data node", "acquire collect"},
 		{"solver crashes", hot, func(s *stageSet) { s.solveErr = errors.New("the worker died") }, Failed, "the worker died", "acquire collect solve"},
+		{"ended in the middle", hot, func(s *stageSet) {
+			s.solveErr = &cluster.Error{Class: cluster.Interrupted, Op: "solve", Err: context.Canceled}
+		}, Held, "canceled", "acquire collect solve"},
 		{"another holder", hot, func(s *stageSet) {
 			s.acquireErr = &mover.Hold{Kind: mover.OtherHolder, Text: "other owns rebalancing"}
 		}, NotOwner, "other owns", "acquire collect solve"},

@@ -36,6 +36,8 @@ func outcomeOf(err error) Outcome {
 		return SnapshotIncomplete
 	case cluster.Infeasible:
 		return Infeasible
+	case cluster.Interrupted:
+		return Held // the daemon is about to end: nothing has gone wrong
 	}
 	return Failed
 }

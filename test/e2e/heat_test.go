@@ -81,17 +81,19 @@ func TestHeatEvensOut(t *testing.T) {
 		}()
 		settingBefore := setting(t, c, rebalanceKey)
 		before := measure(ctx, t, w, 5*time.Second)
-		t.Logf("before: %s", before)
+		t.Logf("before: %s; by queries alone, in the long run, %.2f", before, expected(ctx, t, c, w))
 		if peak := traffic.PeakToMean(before.Search); peak < 1.8 {
 			t.Fatalf("search peak/mean is %.2f before, the test wants at least 1.8", peak)
 		}
 
+		learned := learnCosts(ctx, t, w)
 		d := startDaemon(t, fast(c, "act", t.TempDir()).withToken(t))
 		cycles := d.untilEven(t, 10)
 		t.Logf("cycles: %s", strings.Join(cycles, " "))
 		d.pause(t)
+		learned()
 		after := measure(ctx, t, w, 15*time.Second)
-		t.Logf("after:  %s", after)
+		t.Logf("after:  %s; by queries alone, in the long run, %.2f", after, expected(ctx, t, c, w))
 		if len(after.Changed) > 0 {
 			t.Errorf("copies changed while nothing should move: %v", after.Changed)
 		}
@@ -145,6 +147,29 @@ func (d *daemon) untilEven(t *testing.T, most int) []string {
 	}
 }
 
+// learnCosts measures on and on until it is told to end, so that what a query of each index costs is well known by then.
+func learnCosts(ctx context.Context, t *testing.T, w *traffic.Workload) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			_, err = w.Measure(ctx, 4*time.Second)
+		}
+		if ctx.Err() != nil {
+			err = nil
+		}
+		done <- err
+	}()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func measure(ctx context.Context, t *testing.T, w *traffic.Workload, window time.Duration) traffic.Load {
 	t.Helper()
 	load, err := w.Measure(ctx, window)
@@ -152,6 +177,17 @@ func measure(ctx context.Context, t *testing.T, w *traffic.Workload, window time
 		t.Fatal(err)
 	}
 	return load
+}
+
+// expected is the peak over mean of queries per node that the traffic comes to in the long run with the copies where they
+// are.
+func expected(ctx context.Context, t *testing.T, c *realcluster.Cluster, w *traffic.Workload) float64 {
+	t.Helper()
+	copies, err := c.Copies(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return traffic.PeakToMean(w.ExpectedSearch(copies))
 }
 
 func noWorse(t *testing.T, what string, before, after []float64) {

@@ -15,8 +15,9 @@ import (
 type Load struct {
 	Window time.Duration
 
-	// Search is the queries of each copy times the mean cost of a query of its index, in busy seconds per second. Raw
-	// busy time of nodes that share two cores says more about who had to wait for whom than about load: with equal traffic
+	// Search is the queries of each copy times the mean cost of a query of its index, in busy seconds per second. The mean is
+	// over all that was measured of this workload so far: what a query costs does not change with where it runs, and the
+	// hundred queries that an index gets in a window tell it to no better than a tenth. Raw busy time of nodes that share two cores says more about who had to wait for whom than about load: with equal traffic
 	// it peaks at 1.26 of the mean. SearchBusy is that raw time.
 	Search, SearchBusy []float64
 
@@ -73,7 +74,9 @@ func (w *Workload) Measure(ctx context.Context, window time.Duration) (Load, err
 	if err != nil {
 		return Load{}, err
 	}
-	return compare(w.cluster.Nodes(), before, after, time.Since(began)), nil
+	w.measuring.Lock()
+	defer w.measuring.Unlock()
+	return compare(w.cluster.Nodes(), before, after, time.Since(began), w.costs), nil
 }
 
 // sample reads the counters of every started copy.
@@ -135,8 +138,9 @@ func (w *Workload) sample(ctx context.Context) (map[identity]counters, error) {
 	return sample, nil
 }
 
-// compare turns two samples into rates per node.
-func compare(inOrder []realcluster.Node, before, after map[identity]counters, window time.Duration) Load {
+// compare turns two samples into rates per node. costs is what each index's operations came to in earlier windows; this
+// one is added.
+func compare(inOrder []realcluster.Node, before, after map[identity]counters, window time.Duration, costs map[string]counters) Load {
 	nodes := map[string]int{}
 	for i, n := range inOrder {
 		nodes[n.Name] = i
@@ -146,7 +150,6 @@ func compare(inOrder []realcluster.Node, before, after map[identity]counters, wi
 		Window: window, Search: perNode(), SearchBusy: perNode(), Index: perNode(), IndexBusy: perNode(), Disk: perNode(),
 	}
 	grown := map[identity]counters{} // what each copy did in the window
-	perIndex := map[string]counters{}
 	for id, now := range after {
 		load.Disk[nodes[id.node]] += float64(now.bytes)
 		then, found := before[id]
@@ -159,12 +162,12 @@ func compare(inOrder []realcluster.Node, before, after map[identity]counters, wi
 			continue
 		}
 		grown[id] = did
-		sum := perIndex[id.index]
+		sum := costs[id.index]
 		sum.queries += did.queries
 		sum.searchMillis += did.searchMillis
 		sum.writes += did.writes
 		sum.indexMillis += did.indexMillis
-		perIndex[id.index] = sum
+		costs[id.index] = sum
 		load.Queries += did.queries
 	}
 	for id := range before {
@@ -174,14 +177,14 @@ func compare(inOrder []realcluster.Node, before, after map[identity]counters, wi
 	}
 	slices.Sort(load.Changed)
 	for id, did := range grown {
-		node, mean := nodes[id.node], perIndex[id.index]
+		node, all := nodes[id.node], costs[id.index]
 		load.SearchBusy[node] += perSecond(did.searchMillis, window)
 		load.IndexBusy[node] += perSecond(did.indexMillis, window)
-		if mean.queries > 0 {
-			load.Search[node] += perSecond(mean.searchMillis, window) * float64(did.queries) / float64(mean.queries)
+		if all.queries > 0 {
+			load.Search[node] += perSecond(all.searchMillis, window) * float64(did.queries) / float64(all.queries)
 		}
-		if mean.writes > 0 {
-			load.Index[node] += perSecond(mean.indexMillis, window) * float64(did.writes) / float64(mean.writes)
+		if all.writes > 0 {
+			load.Index[node] += perSecond(all.indexMillis, window) * float64(did.writes) / float64(all.writes)
 		}
 	}
 	return load

@@ -110,7 +110,7 @@ func TestCompare(t *testing.T) {
 			"back/0 on n0", "back/0 was on n0", "moved/0 on n1", "moved/0 was on n0", "reset/0 on n1",
 		},
 	}
-	if diff := cmp.Diff(want, compare(nodes, before, after, 10*time.Second), cmpopts.EquateApprox(1e-12, 0)); diff != "" {
+	if diff := cmp.Diff(want, compare(nodes, before, after, 10*time.Second, map[string]counters{}), cmpopts.EquateApprox(1e-12, 0)); diff != "" {
 		t.Errorf("load (-want +got):\n%s", diff)
 	}
 	if ratio := PeakToMean([]float64{3, 1, 0, 0}); ratio != 3 {

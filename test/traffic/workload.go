@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -61,6 +62,9 @@ type Workload struct {
 	seed    uint64
 	indices []index
 	docs    map[string]int64 // documents written by Build
+
+	measuring sync.Mutex
+	costs     map[string]counters // operations and their time by index, over all that was measured
 }
 
 // Build sets up indices and documents on an empty cluster, waits until the server has placed every copy and stopped
@@ -75,7 +79,7 @@ func Build(ctx context.Context, c *realcluster.Cluster, seed uint64) (*Workload,
 	if err != nil {
 		return nil, err
 	}
-	w := &Workload{cluster: c, seed: seed, docs: map[string]int64{}}
+	w := &Workload{cluster: c, seed: seed, docs: map[string]int64{}, costs: map[string]counters{}}
 	for _, k := range kinds {
 		for i := range k.indices {
 			// A letter before the number, or the names would read as a series with a newest index.
