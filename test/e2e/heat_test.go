@@ -20,6 +20,16 @@ const rebalanceKey = "persistent.cluster.routing.rebalance.enable"
 // goal is the peak over mean at which a load counts as even on a test cluster.
 const goal = 1.15
 
+// sampling allows for what two short windows of steady traffic differ by: a few hundred writes in each.
+const sampling = 1.05
+
+// heatConfig is the configuration for a cluster under traffic. Indices that are written to stay where they are, as the
+// default has it for the newest of each series; the test's have no series.
+func heatConfig(t *testing.T, c *realcluster.Cluster, w *traffic.Workload) settings {
+	t.Helper()
+	return fast(c, "act", t.TempDir()).withToken(t).with("pin", settings{"indices": w.Written})
+}
+
 // token lets the tests pause a daemon.
 const token = "e2e-token"
 
@@ -87,7 +97,7 @@ func TestHeatEvensOut(t *testing.T) {
 		}
 
 		learned := learnCosts(ctx, t, w)
-		d := startDaemon(t, fast(c, "act", t.TempDir()).withToken(t))
+		d := startDaemon(t, heatConfig(t, c, w))
 		cycles := d.untilEven(t, 10)
 		t.Logf("cycles: %s", strings.Join(cycles, " "))
 		d.pause(t)
@@ -193,7 +203,7 @@ func expected(ctx context.Context, t *testing.T, c *realcluster.Cluster, w *traf
 func noWorse(t *testing.T, what string, before, after []float64) {
 	t.Helper()
 	was, is := traffic.PeakToMean(before), traffic.PeakToMean(after)
-	if is > max(was, goal) {
+	if is > max(was*sampling, goal) {
 		t.Errorf("%s peak/mean went from %.3f to %.3f", what, was, is)
 	}
 }

@@ -51,7 +51,7 @@ func TestResults(t *testing.T) {
 		settle(ctx, t, *resultsTime) // the server's own rebalancing is on all the while
 		own := figuresOf(measure(ctx, t, w, window))
 
-		d := startDaemon(t, fast(c, "act", t.TempDir()).withToken(t))
+		d := startDaemon(t, heatConfig(t, c, w))
 		settle(ctx, t, *resultsTime)
 		moves, moved, even := 0, int64(0), 0
 		d.pause(t)

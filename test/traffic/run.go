@@ -15,8 +15,8 @@ import (
 // The pace of the traffic: enough for steady counters within ten seconds, well below what two cores can serve beside
 // everything else in a test. On a slower machine there are fewer searches, in the same proportions.
 const (
-	searchesPerSecond = 100
-	searchers         = 2
+	searchesPerSecond = 250
+	searchers         = 3
 	bulksPerSecond    = 5
 	docsPerBulk       = 10
 )
