@@ -131,6 +131,7 @@ type logLine struct {
 	Reason  string `json:"reason"`
 	State   string `json:"state"`
 	Index   string `json:"index"`
+	To      string `json:"to"`
 	Adopted bool   `json:"adopted"`
 	Bytes   int64  `json:"bytes"`
 	// Returns are the shards that giving rebalancing back expects the server to move.

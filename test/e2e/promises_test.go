@@ -213,60 +213,55 @@ func TestKilledDaemon(t *testing.T) {
 // TestNodeDiesDuringMove: a data node is killed while a copy moves to it. Nothing is lost, the daemon stops moving and says
 // why, and goes on when the cluster is well again.
 func TestNodeDiesDuringMove(t *testing.T) {
-	for _, p := range []realcluster.Product{realcluster.OpenSearch2, realcluster.Elasticsearch7} {
-		t.Run(p.Name(), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-			defer cancel()
-			c := realcluster.Start(t, realcluster.Options{Product: p, Nodes: 5, ProcessPerNode: true})
-			lopsided(ctx, t, c, 3000)
-			docs, err := c.DocCount(ctx, "stack-*")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.PutSettings(ctx, map[string]any{"indices.recovery.max_bytes_per_sec": slowRecovery}); err != nil {
-				t.Fatal(err)
-			}
-			d := startDaemon(t, onlyDisk(c, "act", t.TempDir()).with("stop", settings{"node_settle": "2s"}))
-			d.await(t, time.Minute, "a move under way", func(l logLine) bool { return l.Message == "move started" })
-			// Nodes 3 and 4 hold data only; 4 is the one that is left, so 3 is where a copy may be going.
-			victim := 3
-			if err := c.Kill(victim); err != nil {
-				t.Fatal(err)
-			}
-			killed := d.position()
-			stopped, ok := d.awaitFrom(killed, 90*time.Second, func(l logLine) bool {
-				return l.Message == "cycle" && (l.Outcome == "cluster_not_ready" || l.Outcome == "snapshot_incomplete") ||
-					l.Message == "cycle" && l.Outcome == "moved" && l.Reason != ""
-			})
-			if !ok {
-				t.Fatalf("the daemon did not stop moving: %v", d.cycles())
-			}
-			if stopped.Reason == "" {
-				t.Error("it did not say why")
-			}
-			t.Logf("stopped: %s: %s", stopped.Outcome, stopped.Reason)
-			if err := c.Restart(ctx, victim); err != nil {
-				t.Fatal(err)
-			}
-			back := d.position()
-			if _, ok := d.awaitFrom(back, 90*time.Second, func(l logLine) bool {
-				return l.Message == "cycle" && (l.Outcome == "moved" || l.Outcome == "balanced")
-			}); !ok {
-				t.Errorf("the daemon did not go on after the node was back: %v", d.cycles())
-			}
-			if code := d.stop(t); code != 0 {
-				t.Errorf("the daemon ended with %d", code)
-			}
-			if err := c.PutSettings(ctx, map[string]any{"indices.recovery.max_bytes_per_sec": nil}); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.WaitGreen(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if now, err := c.DocCount(ctx, "stack-*"); err != nil || now != docs {
-				t.Errorf("%d documents, there were %d (%v)", now, docs, err)
-			}
-		})
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	c := realcluster.Start(t, realcluster.Options{Product: realcluster.OpenSearch2, Nodes: 5, ProcessPerNode: true})
+	lopsided(ctx, t, c, 3000)
+	docs, err := c.DocCount(ctx, "stack-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.PutSettings(ctx, map[string]any{"indices.recovery.max_bytes_per_sec": slowRecovery}); err != nil {
+		t.Fatal(err)
+	}
+	d := startDaemon(t, onlyDisk(c, "act", t.TempDir()).with("stop", settings{"node_settle": "2s"}))
+	move := d.await(t, time.Minute, "a move under way", func(l logLine) bool { return l.Message == "move started" })
+	victim := slices.IndexFunc(c.Nodes(), func(n realcluster.Node) bool { return n.Name == move.To })
+	if err := c.Kill(victim); err != nil {
+		t.Fatal(err)
+	}
+	killed := d.position()
+	stopped, ok := d.awaitFrom(killed, 90*time.Second, func(l logLine) bool {
+		return l.Message == "cycle" && (l.Outcome == "cluster_not_ready" || l.Outcome == "snapshot_incomplete") ||
+			l.Message == "cycle" && l.Outcome == "moved" && l.Reason != ""
+	})
+	if !ok {
+		t.Fatalf("the daemon did not stop moving: %v", d.cycles())
+	}
+	if stopped.Reason == "" {
+		t.Error("it did not say why")
+	}
+	t.Logf("stopped: %s: %s", stopped.Outcome, stopped.Reason)
+	if err := c.Restart(ctx, victim); err != nil {
+		t.Fatal(err)
+	}
+	back := d.position()
+	if _, ok := d.awaitFrom(back, 90*time.Second, func(l logLine) bool {
+		return l.Message == "cycle" && (l.Outcome == "moved" || l.Outcome == "balanced")
+	}); !ok {
+		t.Errorf("the daemon did not go on after the node was back: %v", d.cycles())
+	}
+	if code := d.stop(t); code != 0 {
+		t.Errorf("the daemon ended with %d", code)
+	}
+	if err := c.PutSettings(ctx, map[string]any{"indices.recovery.max_bytes_per_sec": nil}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WaitGreen(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := c.DocCount(ctx, "stack-*"); err != nil || now != docs {
+		t.Errorf("%d documents, there were %d (%v)", now, docs, err)
 	}
 }
 
