@@ -79,7 +79,7 @@ func fill(ctx context.Context, t *testing.T, c *realcluster.Cluster, index strin
 
 // onlyDisk balances bytes alone, eagerly.
 func onlyDisk(c *realcluster.Cluster, mode, stateDir string) settings {
-	return fast(c, mode, stateDir).with("balance", settings{"dimensions": []string{"disk"}, "move_cost": 0.01})
+	return fast(c, mode, stateDir).with("balance", settings{"dimensions": []string{"disk"}})
 }
 
 // TestDryRunChangesNothing: plan and a dry-running daemon leave the cluster's state version and settings as they were, and
