@@ -21,7 +21,7 @@ const rebalanceKey = "persistent.cluster.routing.rebalance.enable"
 const goal = 1.15
 
 // sampling allows for what two short windows of steady traffic differ by: a few hundred writes in each.
-const sampling = 1.05
+const sampling = 1.10
 
 // heatConfig is the configuration for a cluster under traffic. Indices that are written to stay where they are, as the
 // default has it for the newest of each series; the test's have no series.
@@ -90,7 +90,7 @@ func TestHeatEvensOut(t *testing.T) {
 			}
 		}()
 		settingBefore := setting(t, c, rebalanceKey)
-		before := measure(ctx, t, w, 5*time.Second)
+		before := measure(ctx, t, w, 8*time.Second)
 		t.Logf("before: %s; by queries alone, in the long run, %.2f", before, expected(ctx, t, c, w))
 		if peak := traffic.PeakToMean(before.Search); peak < 1.8 {
 			t.Fatalf("search peak/mean is %.2f before, the test wants at least 1.8", peak)

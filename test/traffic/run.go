@@ -17,8 +17,8 @@ import (
 const (
 	searchesPerSecond = 250
 	searchers         = 3
-	bulksPerSecond    = 5
-	docsPerBulk       = 10
+	bulksPerSecond    = 20
+	docsPerBulk       = 3
 )
 
 // Totals is what a run of the traffic came to.
