@@ -30,7 +30,7 @@ type result struct {
 // execute runs a command in this process.
 func execute(t *testing.T, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	root := newRoot()
 	var out bytes.Buffer

@@ -50,7 +50,7 @@ func TestDaemonAtWork(t *testing.T) {
 	}()
 	before := virtual.Balance("search")
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var outcomes []rebalance.Outcome
 	observe := d.loop.Observe
