@@ -27,6 +27,13 @@ func (a *allowance) timeOver() bool {
 	return a.ctx.Err() != nil || !a.until.IsZero() && !time.Now().Before(a.until)
 }
 
+// atMost lowers the work allowed.
+func (a *allowance) atMost(work int64) {
+	if a.most == 0 || a.most > work {
+		a.most = max(1, work)
+	}
+}
+
 // seconds is the time left for a call that cannot be interrupted: at least a little, for 0 would be no limit.
 func (a *allowance) seconds() float64 {
 	if a.until.IsZero() {

@@ -371,7 +371,7 @@ func (r *run) finish() *Result {
 	case left <= r.o.TargetGap:
 	case r.ctx.Err() != nil || r.o.TimeLimit > 0 && time.Since(r.start) >= r.o.TimeLimit*9/10:
 		out.Status, out.Limit = Limited, TimeLimit // the search takes all the time it gets, less what it needs to end well
-	case r.o.WorkLimit > 0:
+	case r.o.WorkLimit > 0 && r.used >= r.o.WorkLimit*8/10:
 		out.Status, out.Limit = Limited, WorkLimit
 	}
 	out.Wall, out.CPU = time.Since(r.start), cpuTime()-r.cpu
