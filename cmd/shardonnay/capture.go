@@ -36,15 +36,11 @@ func newCapture() *cobra.Command {
 		progress := newProgress(os.Stderr)
 		defer progress.done()
 		progress.say("connecting")
-		s, err := connect(cmd.Context(), &c)
+		s, collect, err := connectToCollect(cmd.Context(), &c)
 		if err != nil {
 			return err
 		}
 		defer s.close()
-		collect, err := s.collector(&c)
-		if err != nil {
-			return err
-		}
 		progress.say("capturing %s (%s) into %s", s.identity.Name, s.identity.Product, args[0])
 		if err := collect.Capture(cmd.Context(), args[0], *samples, *interval); err != nil {
 			return err

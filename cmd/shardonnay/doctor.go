@@ -33,15 +33,11 @@ func newDoctor() *cobra.Command {
 		progress := newProgress(os.Stderr)
 		defer progress.done()
 		progress.say("connecting")
-		s, err := connect(cmd.Context(), &c)
+		s, collect, err := connectToCollect(cmd.Context(), &c)
 		if err != nil {
 			return err
 		}
 		defer s.close()
-		collect, err := s.collector(&c)
-		if err != nil {
-			return err
-		}
 		progress.say("examining %s (%s)", s.identity.Name, s.identity.Product)
 		snapshot, err := collect.Collect(cmd.Context())
 		if err != nil {

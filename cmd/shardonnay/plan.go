@@ -93,15 +93,11 @@ func takeSnapshot(ctx context.Context, c *config.Config, f planFlags, progress *
 		return collector.FromCapture(f.capture, collectorOptions(c))
 	}
 	progress.say("connecting")
-	s, err := connect(ctx, c)
+	s, collect, err := connectToCollect(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	collect, err := s.collector(c)
-	if err != nil {
-		return nil, err
-	}
 	progress.say("reading %s (%s)", s.identity.Name, s.identity.Product)
 	snapshot, err := collect.Collect(ctx)
 	if err != nil || f.oneSample || snapshot.Samples >= 2 {

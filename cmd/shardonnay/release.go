@@ -25,15 +25,11 @@ func newRelease() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		s, err := connect(cmd.Context(), &c)
+		s, collect, err := connectToCollect(cmd.Context(), &c)
 		if err != nil {
 			return err
 		}
 		defer s.close()
-		collect, err := s.collector(&c)
-		if err != nil {
-			return err
-		}
 		// The snapshot is only for foretelling what the server will do; a cluster that cannot be read whole is released all the same.
 		snapshot, err := collect.Collect(cmd.Context())
 		if err != nil && cluster.ClassOf(err) == cluster.Incomplete {

@@ -83,3 +83,17 @@ func (s *session) close() { _ = s.client.Close() }
 func (s *session) collector(c *config.Config) (*collector.Collector, error) {
 	return collector.New(s.client, collectorOptions(c))
 }
+
+// connectToCollect opens a session for a command that reads snapshots. The caller closes it.
+func connectToCollect(ctx context.Context, c *config.Config) (*session, *collector.Collector, error) {
+	s, err := connect(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	collect, err := s.collector(c)
+	if err != nil {
+		s.close()
+		return nil, nil, err
+	}
+	return s, collect, nil
+}

@@ -400,21 +400,26 @@ func (c *Cluster) Counts() Counts {
 func (c *Cluster) counts() Counts {
 	var n Counts
 	for s := range c.allCopies {
-		switch s.state {
-		case started:
-			n.Started++
-		case relocating:
-			n.Relocating++
-		case initializing:
-			n.Initializing++
-		case unassigned:
-			n.Unassigned++
-			if s.primary {
-				n.UnassignedPrimaries++
-			}
-		}
+		n.add(s)
 	}
 	return n
+}
+
+// add counts one copy.
+func (n *Counts) add(s *shardCopy) {
+	switch s.state {
+	case started:
+		n.Started++
+	case relocating:
+		n.Relocating++
+	case initializing:
+		n.Initializing++
+	case unassigned:
+		n.Unassigned++
+		if s.primary {
+			n.UnassignedPrimaries++
+		}
+	}
 }
 
 // allCopies goes over every copy, in order of index name, shard number, and place in the group; without targets.

@@ -297,19 +297,7 @@ func (cl *call) healthIndices() {
 		var n Counts
 		for _, g := range idx.groups {
 			for _, s := range g.copies {
-				switch s.state {
-				case started:
-					n.Started++
-				case relocating:
-					n.Relocating++
-				case initializing:
-					n.Initializing++
-				case unassigned:
-					n.Unassigned++
-					if s.primary {
-						n.UnassignedPrimaries++
-					}
-				}
+				n.add(s)
 			}
 		}
 		w.str("status", map[bool]string{true: "red", false: map[bool]string{true: "yellow", false: "green"}[n.Unassigned+n.Initializing > 0]}[n.UnassignedPrimaries > 0])
