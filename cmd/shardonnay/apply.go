@@ -152,7 +152,7 @@ func printApplied(w io.Writer, p *plan.Plan, report *mover.Report, output format
 		})
 	}
 	for _, o := range report.Outcomes {
-		if o.State != mover.Landed {
+		if o.Reason != "" { // all but those that landed as planned
 			fmt.Fprintf(w, "move %d of %s/%d from %s to %s: %s: %s\n", o.Move.Seq, o.Move.Index, o.Move.Shard, o.Move.From.Name, o.Move.To.Name, o.State, o.Reason)
 		}
 	}

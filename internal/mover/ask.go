@@ -75,7 +75,7 @@ func (c *carrying) pick(l *look) (batch []*flight, stop *Stop) {
 		}
 		if alreadySo(f, l) {
 			f.set(Landed)
-			c.ended(f, "")
+			c.ended(f, "it was there already")
 			continue
 		}
 		if reason := c.staleReason(f, l); reason != "" {
