@@ -63,7 +63,7 @@ const (
 	threads, diskBytes, heapBytes = 8.0, 1.8e12, 16e9
 	searchUse, indexUse, heapUse  = 0.45, 0.30, 0.35 // shares of the cluster's capacity in use
 	// No ordinary copy carries more than this share of a mean node's load: its owner would have given the index more shards.
-	copyCap = 0.3
+	copyCap = 0.6
 )
 
 var (
@@ -72,7 +72,7 @@ var (
 	generations     = []float64{1, 1.5, 2}
 	generationShare = []float64{0.40, 0.35, 0.25}
 	// How long tenants keep their daily indices, days, largest tenants first.
-	keepDays = []int{5, 7, 7, 14, 14, 30, 30, 90, 365}
+	keepDays = []int{7, 14, 14, 30, 30, 30, 90, 90, 365}
 )
 
 // heat is how much an index is searched by age in days: today, yesterday, week, month, quarter, long tail, and the same
