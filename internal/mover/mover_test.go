@@ -116,7 +116,7 @@ func TestCarry(t *testing.T) {
 		{
 			name: "it is so already, and what waits for it may go", plan: "a/0/p/n1 -> n2|a/1/p/n1 -> n3 after 1",
 			before: func(f *fake, _ *cluster.Snapshot) { f.copies[0].Node, f.copies[0].AllocationID = "n2", "other" },
-			want:   "landed a/0->n2; landed a/1->n3",
+			want:   "landed a/0->n2 (it was there already); landed a/1->n3",
 		},
 		{
 			name: "the index is gone", plan: all,
@@ -673,7 +673,7 @@ func TestAdoptedMoveIsNotDuplicated(t *testing.T) {
 			t.Fatalf("%s, %v", told(r), err)
 		}
 		r, err := m.Carry(t.Context(), p, s)
-		if want := "landed a/0->n2; landed a/1->n3; landed a/1->n3"; err != nil || told(r) != want {
+		if want := "landed a/0->n2; landed a/1->n3; landed a/1->n3 (it was there already)"; err != nil || told(r) != want {
 			t.Errorf("%s, %v", told(r), err)
 		}
 		if len(f.requests) != 2 {

@@ -175,13 +175,9 @@ func (r *rig) wait(what string, so func() bool) {
 	}
 }
 
-// whenMoving lets something happen in the cluster a second after the next request, by its clock: whatever was asked for is
-// on its way then, and takes most of a minute.
-func (r *rig) whenMoving(do func(*sim.Cluster)) {
-	r.sim.Inject(sim.Fault{Kind: sim.FaultAct, Method: "POST", Path: "/_cluster/reroute", Count: 1, Then: func(c *sim.Cluster) {
-		c.At(time.Second, do)
-	}})
-}
+// whenMoving lets something happen in the cluster a second after the next move has started, by its clock: a move takes
+// most of a minute.
+func (r *rig) whenMoving(do func(*sim.Cluster)) { r.sim.WhenMoving(time.Second, do) }
 
 // carry carries to the end and demands that the report adds up.
 func (r *rig) carry(ctx context.Context, m *mover.Mover, p *plan.Plan, s *cluster.Snapshot) mover.Report {

@@ -128,13 +128,14 @@ type Cluster struct {
 	quiet      bool          // a rehearsal: the state's version stands still, snapshots notice nothing
 	scale      [2]float64    // search and write traffic of the whole cluster, ratio
 
-	hints  []hint // Elasticsearch 8.6+: moves not yet seen by the desired balance
-	desire desireStats
-	tally  Tally
-	faults []*Fault
-	tasks  []pendingTask
-	snaps  []*snapshot
-	done   snapshotTally
+	hints      []hint // Elasticsearch 8.6+: moves not yet seen by the desired balance
+	desire     desireStats
+	tally      Tally
+	faults     []*Fault
+	whenMoving []later
+	tasks      []pendingTask
+	snaps      []*snapshot
+	done       snapshotTally
 }
 
 // node is one process. Its id and disk survive a restart, all else does not.

@@ -233,6 +233,12 @@ func (c *Cluster) relocate(s *shardCopy, to *node, command bool) {
 	if s.primary && g.snapshot != nil && !c.quiet {
 		c.abortSnapshot(g)
 	}
+	if !c.quiet {
+		for _, w := range c.whenMoving {
+			c.schedule(w.d, w.do)
+		}
+		c.whenMoving = nil
+	}
 	c.bump()
 }
 

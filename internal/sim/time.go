@@ -70,6 +70,23 @@ func (c *Cluster) advance(d time.Duration) {
 func (c *Cluster) At(d time.Duration, do func(*Cluster)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.schedule(d, do)
+}
+
+// WhenMoving is At for a time that counts from the start of the next relocation.
+func (c *Cluster) WhenMoving(d time.Duration, do func(*Cluster)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.whenMoving = append(c.whenMoving, later{d, do})
+}
+
+// later is a change that waits for its time to start running.
+type later struct {
+	d  time.Duration
+	do func(*Cluster)
+}
+
+func (c *Cluster) schedule(d time.Duration, do func(*Cluster)) {
 	c.after(d, func() {
 		c.mu.Unlock()
 		defer c.mu.Lock()
