@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/instance"
@@ -85,8 +87,20 @@ func newBenchSolver() *cobra.Command {
 	flags.Float64Var(&o.DiskFill, "disk-fill", o.DiskFill, "`ratio` of the disks in use")
 	flags.Float64Var(&o.DiskLimit, "disk-limit", o.DiskLimit, "`ratio` of a disk that may be in use")
 	flags.Float64Var(&o.Lambda, "lambda", o.Lambda, "`price` of moving every byte once")
+	variant := flags.String("variant", "plain", "`kind` of cluster: "+strings.Join(instance.Variants(), ", "))
 	dump := flags.String("dump-problem", "", "also write the problem to `FILE`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		given := make(map[*pflag.Flag]string)
+		flags.Visit(func(f *pflag.Flag) { given[f] = f.Value.String() })
+		o = instance.Defaults(o.Nodes, o.Copies, o.Seed) // giants and the like by the number of nodes
+		if err := o.Vary(*variant); err != nil {
+			return err
+		}
+		for f, value := range given { // what is given stands, whatever the variant says
+			if err := f.Value.Set(value); err != nil {
+				return err
+			}
+		}
 		progress := newProgress(os.Stderr)
 		progress.say("generating %d nodes and %d copies", o.Nodes, o.Copies)
 		p, err := instance.Generate(o)

@@ -2,9 +2,11 @@ package instance
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/model"
@@ -24,6 +26,10 @@ type Options struct {
 	Pinned    float64 // share of today's copies that are pinned
 	Giants    int     // shards that alone exceed a mean node's fair share of search load
 	Draining  int     // nodes that accept nothing new
+	Middling  int     // shards that carry 0.3 to 0.9 of a mean node's fair share of search or indexing load
+	Empty     int     // nodes that joined a moment ago and hold nothing
+	DrainZone bool    // the last zone is to be emptied
+	TwoTiers  bool    // the indices of the last week on nodes of their own, by a filter
 }
 
 // Defaults are the options of a plain cluster of that size: three dimensions, some pins, giants and draining nodes.
@@ -32,6 +38,32 @@ func Defaults(nodes, copies int, seed uint64) Options {
 		Nodes: nodes, Copies: copies, Dimensions: 3, Seed: seed, Skew: 0.8, DiskFill: 0.55, DiskLimit: 0.85, Lambda: 1,
 		Pinned: 0.1, Giants: nodes / 100, Draining: nodes / 150,
 	}
+}
+
+// variants change the defaults in the one way that their name says.
+var variants = map[string]func(*Options){
+	"plain":           func(*Options) {},
+	"tight-disks":     func(o *Options) { o.DiskFill = 0.78 },
+	"middling":        func(o *Options) { o.Middling = o.Nodes / 2 },
+	"five-dimensions": func(o *Options) { o.Dimensions = 5 },
+	"two-tiers":       func(o *Options) { o.TwoTiers = true },
+	"grown":           func(o *Options) { o.Empty, o.DiskFill = o.Nodes/11, 0.5 },
+	"drained-zone":    func(o *Options) { o.DrainZone, o.DiskFill = true, 0.5 },
+}
+
+// Variants are the names that Vary knows.
+func Variants() []string { return slices.Sorted(maps.Keys(variants)) }
+
+// Vary changes the options as the variant of that name has it.
+func (o *Options) Vary(name string) error {
+	change, known := variants[name]
+	if !known {
+		return &cluster.Error{
+			Class: cluster.Invalid, Op: "generate an instance", Err: fmt.Errorf("there is no variant %q", name), Hint: "Choose one of " + strings.Join(Variants(), ", "),
+		}
+	}
+	change(o)
+	return nil
 }
 
 // Validate reports an option that no instance can be made of.
@@ -49,8 +81,8 @@ func (o *Options) Validate() error {
 		fault = "disk fill, disk limit and pinned are shares from 0 to 1, and fill is below the limit"
 	case !(o.Skew >= 0 && o.Skew <= 3) || !(o.Lambda >= 0):
 		fault = "skew is from 0 to 3 and lambda from 0"
-	case o.Giants < 0 || o.Draining < 0 || o.Draining > o.Nodes/2:
-		fault = "giants and draining are numbers from 0, and at most half of the nodes drain"
+	case o.Giants < 0 || o.Middling < 0 || o.Draining < 0 || o.Draining > o.Nodes/2 || o.Empty < 0 || o.Empty > o.Nodes/2:
+		fault = "giants, middling, draining and empty are numbers from 0, and at most half of the nodes drain or are empty"
 	default:
 		return nil
 	}
@@ -119,6 +151,9 @@ func Generate(o Options) (*model.Problem, error) {
 	g.nodes()
 	g.indices()
 	g.copies()
+	if g.TwoTiers {
+		g.split()
+	}
 	if err := g.place(); err != nil {
 		return nil, err
 	}
@@ -140,7 +175,8 @@ func (g *generator) nodes() {
 	for d := range g.Dimensions {
 		g.p.Dimensions = append(g.p.Dimensions, model.Dimension{Name: dimensionNames[d], Weight: 1})
 	}
-	var class model.Class
+	g.p.Classes = []model.Class{{}}
+	class := &g.p.Classes[0]
 	perZone := make([][]float64, zones) // the generations of each zone's nodes, shuffled
 	for n := range g.Nodes {
 		zone := n % zones
@@ -166,7 +202,37 @@ func (g *generator) nodes() {
 		})
 		class.Nodes = append(class.Nodes, int32(n))
 	}
-	g.p.Classes = []model.Class{class}
+}
+
+// freshDays is for how long an index stays on the fast nodes.
+const freshDays = 7
+
+// split gives the youngest indices as many nodes of their own, in each zone, as their bytes need.
+func (g *generator) split() {
+	fresh, all := 0.0, 0.0
+	for c := range g.p.Copies {
+		all += g.p.Copies[c].Bytes
+		if g.ages[c] < freshDays {
+			fresh += g.p.Copies[c].Bytes
+			g.p.Groups[g.p.Copies[c].Group].Class = 1
+		}
+	}
+	disk := 0.0
+	for n := range g.p.Nodes {
+		disk += g.p.Nodes[n].Disk.Limit
+	}
+	g.p.Classes = make([]model.Class, 2)
+	taken := 0.0
+	for from := 0; from < g.Nodes; from += zones {
+		class := &g.p.Classes[0]
+		if taken < disk*fresh/all || from == 0 {
+			class = &g.p.Classes[1]
+		}
+		for n := from; n < min(from+zones, g.Nodes); n++ {
+			class.Nodes = append(class.Nodes, int32(n))
+			taken += g.p.Nodes[n].Disk.Limit
+		}
+	}
 }
 
 // indices chooses tenants and how many primaries their daily indices have, so that all copies add up to about Copies.
@@ -235,7 +301,11 @@ func (g *generator) copies() {
 			bytes := volume * math.Exp(g.rng.NormFloat64()*0.15)
 			search := warmth * owner.intensity * math.Sqrt(bytes) * math.Exp(g.rng.NormFloat64()*g.Skew)
 			group := model.Group{Index: int32(i), Name: fmt.Sprintf("tenant%d-day%d/%d", day.tenant, day.age, shard)}
-			if limit := (1 + day.replicas + zones - 1) / zones; limit < 1+day.replicas {
+			spread := zones
+			if g.DrainZone {
+				spread-- // what is left
+			}
+			if limit := (1 + day.replicas + spread - 1) / spread; limit < 1+day.replicas {
 				group.TierCaps = []model.TierLimit{{0, limit}}
 			}
 			g.p.Groups = append(g.p.Groups, group)
@@ -318,9 +388,11 @@ func (g *generator) scaleLoad(d int, total, most float64) {
 
 // extras pins some of today's copies, makes giants of some groups and lets some nodes drain.
 func (g *generator) extras() {
-	fair := 0.0
+	fair := make([]float64, g.Dimensions)
 	for c := range g.p.Copies {
-		fair += g.p.Copies[c].Load[0] / float64(g.Nodes)
+		for d := range fair {
+			fair[d] += g.p.Copies[c].Load[d] / float64(g.Nodes)
+		}
 		g.p.Copies[c].Pinned = g.ages[c] == 0 && g.rng.Float64() < g.Pinned
 	}
 	for range g.Giants {
@@ -328,13 +400,33 @@ func (g *generator) extras() {
 		factor := 1.1 + 0.7*g.rng.Float64()
 		for c := range g.p.Copies {
 			if k := &g.p.Copies[c]; k.Group == group {
-				k.Load[0] = factor * fair
+				k.Load[0] = factor * fair[0]
+				k.Pinned = false
+			}
+		}
+	}
+	for range g.Middling {
+		group, d := int32(g.rng.IntN(max(1, len(g.p.Groups)/10))), g.rng.IntN(min(2, g.Dimensions))
+		share := (0.3 + 0.6*g.rng.Float64()) * fair[d]
+		for c := range g.p.Copies {
+			if k := &g.p.Copies[c]; k.Group == group {
+				k.Load[d] = max(k.Load[d], share)
 				k.Pinned = false
 			}
 		}
 	}
 	for _, n := range g.rng.Perm(g.Nodes)[:g.Draining] {
 		g.p.Nodes[n].AcceptsNew = false
+	}
+	if g.DrainZone {
+		for n := zones - 1; n < g.Nodes; n += zones {
+			g.p.Nodes[n].AcceptsNew = false
+		}
+		for c := range g.p.Copies {
+			if k := &g.p.Copies[c]; k.Node%zones == zones-1 {
+				k.MustLeave, k.Pinned = true, false
+			}
+		}
 	}
 }
 

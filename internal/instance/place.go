@@ -13,8 +13,15 @@ import (
 // the disk limit; ties at random.
 func (g *generator) place() error {
 	queue := &nodeQueue{rank: g.rng.Perm(g.Nodes), count: make([]int, g.Nodes)}
-	for n := range g.Nodes {
+	for n := range g.Nodes - g.Empty {
 		queue.nodes = append(queue.nodes, int32(n))
+	}
+	in := make([][]bool, len(g.p.Classes))
+	for k := range in {
+		in[k] = make([]bool, g.Nodes)
+		for _, n := range g.p.Classes[k].Nodes {
+			in[k][n] = true
+		}
 	}
 	heap.Init(queue)
 	used := make([]float64, g.Nodes)
@@ -37,7 +44,7 @@ func (g *generator) place() error {
 			for chosen < 0 && queue.Len() > 0 {
 				n := heap.Pop(queue).(int32)
 				aside = append(aside, n)
-				fits := used[n]+g.p.Copies[c].Bytes <= g.p.Nodes[n].Disk.Limit && inZone[n%zones] < most
+				fits := used[n]+g.p.Copies[c].Bytes <= g.p.Nodes[n].Disk.Limit && inZone[n%zones] < most && in[g.p.Groups[group].Class][n]
 				for _, other := range on {
 					fits = fits && n != other
 				}

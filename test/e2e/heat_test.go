@@ -59,11 +59,9 @@ func (d *daemon) pause(t *testing.T) {
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("pause: %s", answer.Status)
 	}
-	// The cycle under way may still move; the one that starts after it does not.
-	for range 2 {
-		if _, ok := d.awaitFrom(d.position(), time.Minute, func(l logLine) bool { return l.Message == "cycle" }); !ok {
-			t.Fatal("no cycle ended after the pause")
-		}
+	// The cycle under way may still move; one that does not, or starts later, leaves all as it is.
+	if _, ok := d.awaitFrom(d.position(), time.Minute, func(l logLine) bool { return l.Message == "cycle" && l.Outcome != "moved" }); !ok {
+		t.Fatal("no cycle ended after the pause")
 	}
 }
 
@@ -98,11 +96,11 @@ func TestHeatEvensOut(t *testing.T) {
 
 		learned := learnCosts(ctx, t, w)
 		d := startDaemon(t, heatConfig(t, c, w))
-		cycles := d.cyclesFrom(t, 10)
+		cycles := d.cyclesFrom(t, 8)
 		t.Logf("cycles: %s", strings.Join(cycles, " "))
 		d.pause(t)
 		learned()
-		after := measure(ctx, t, w, 15*time.Second)
+		after := measure(ctx, t, w, 12*time.Second)
 		t.Logf("after:  %s; by queries alone, in the long run, %.2f", after, expected(ctx, t, c, w))
 		if len(after.Changed) > 0 {
 			t.Errorf("copies changed while nothing should move: %v", after.Changed)

@@ -108,7 +108,7 @@ func Build(ctx context.Context, c *realcluster.Cluster, seed uint64) (*Workload,
 }
 
 // atOnce is how many indices are created or filled at a time: the server then puts several into one cluster state.
-const atOnce = 4
+const atOnce = 8
 
 // create makes the indices, shuffled so that kinds mix as they do in a cluster that has grown.
 func (w *Workload) create(ctx context.Context) error {
