@@ -121,6 +121,7 @@ func TestBadConfiguration(t *testing.T) {
 	execute(t, "apply").expect(t, 2, "arg")
 	execute(t, "solve", "/does/not/exist.json").expect(t, 2, "/does/not/exist.json")
 	execute(t, "solve", file(t, "p.json", `{"version":7}`)).expect(t, 2, "version is 7")
+	execute(t, "bench", "solver", "--variant", "windy").expect(t, 2, "windy", "tight-disks")
 	execute(t, "simulate", file(t, "s.txt", "nonsense\n")).expect(t, 2, "nonsense")
 	execute(t, "plan", "--capture", t.TempDir()).expect(t, 4, "version.json")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shardonnay/shardonnay/internal/model"
 	"github.com/shardonnay/shardonnay/internal/sim"
 	"github.com/shardonnay/shardonnay/internal/solver/worker"
 )
@@ -111,5 +112,40 @@ func (r result) expect(t *testing.T, code int, words ...string) {
 	}
 	if strings.Count(r.stderr, "\n") > 0 && code != 2 {
 		t.Errorf("the message is more than one line: %q", r.stderr)
+	}
+}
+
+// A variant changes the instance; what is given on the command line stands whatever the variant says, and giants come by
+// the number of nodes.
+func TestBenchVariants(t *testing.T) {
+	instanceOf := func(args ...string) *model.Problem {
+		file := filepath.Join(t.TempDir(), "p.json")
+		args = append([]string{"bench", "solver", "--copies", "1200", "--work-limit", "1", "--dump-problem", file}, args...)
+		execute(t, args...).expect(t, 0)
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		p, err := model.Read(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if p := instanceOf("--nodes", "12", "--variant", "five-dimensions"); len(p.Dimensions) != 5 || len(p.Nodes) != 12 {
+		t.Errorf("%d dimensions, %d nodes", len(p.Dimensions), len(p.Nodes))
+	}
+	if p := instanceOf("--nodes", "12", "--dimensions", "2", "--variant", "five-dimensions"); len(p.Dimensions) != 2 {
+		t.Errorf("%d dimensions, asked for two", len(p.Dimensions))
+	}
+	draining := 0
+	for _, n := range instanceOf("--nodes", "300").Nodes {
+		if !n.AcceptsNew {
+			draining++
+		}
+	}
+	if draining != 2 {
+		t.Errorf("%d of 300 nodes drain, two were to", draining)
 	}
 }

@@ -26,7 +26,7 @@ type Options struct {
 	Pinned    float64 // share of today's copies that are pinned
 	Giants    int     // shards that alone exceed a mean node's fair share of search load
 	Draining  int     // nodes that accept nothing new
-	Middling  int     // shards that carry 0.3 to 0.9 of a mean node's fair share of search or indexing load
+	Middling  int     // shards whose copies carry 0.3 to 0.9 of a mean node's fair share of search load
 	Empty     int     // nodes that joined a moment ago and hold nothing
 	DrainZone bool    // the last zone is to be emptied
 	TwoTiers  bool    // the indices of the last week on nodes of their own, by a filter
@@ -405,16 +405,7 @@ func (g *generator) extras() {
 			}
 		}
 	}
-	for range g.Middling {
-		group, d := int32(g.rng.IntN(max(1, len(g.p.Groups)/10))), g.rng.IntN(min(2, g.Dimensions))
-		share := (0.3 + 0.6*g.rng.Float64()) * fair[d]
-		for c := range g.p.Copies {
-			if k := &g.p.Copies[c]; k.Group == group {
-				k.Load[d] = max(k.Load[d], share)
-				k.Pinned = false
-			}
-		}
-	}
+	g.enlarge(fair[0])
 	for _, n := range g.rng.Perm(g.Nodes)[:g.Draining] {
 		g.p.Nodes[n].AcceptsNew = false
 	}
@@ -426,6 +417,36 @@ func (g *generator) extras() {
 			if k := &g.p.Copies[c]; k.Node%zones == zones-1 {
 				k.MustLeave, k.Pinned = true, false
 			}
+		}
+	}
+}
+
+// enlarge makes middling copies of some of the newer groups; the others share what is left of the search load.
+func (g *generator) enlarge(fair float64) {
+	enlarged := make([]bool, len(g.p.Groups))
+	for range g.Middling {
+		group := int32(g.rng.IntN(max(1, len(g.p.Groups)/4)))
+		if enlarged[group] {
+			continue
+		}
+		share := (0.3 + 0.6*g.rng.Float64()) * fair
+		for c := range g.p.Copies {
+			if k := &g.p.Copies[c]; k.Group == group && k.Load[0] < share {
+				k.Load[0], k.Pinned, enlarged[group] = share, false, true
+			}
+		}
+	}
+	large, others := 0.0, 0.0
+	for c := range g.p.Copies {
+		if k := &g.p.Copies[c]; enlarged[k.Group] {
+			large += k.Load[0]
+		} else {
+			others += k.Load[0]
+		}
+	}
+	for c := range g.p.Copies {
+		if k := &g.p.Copies[c]; large > 0 && !enlarged[k.Group] {
+			k.Load[0] *= max(0.1, (fair*float64(g.Nodes)-large)/others)
 		}
 	}
 }

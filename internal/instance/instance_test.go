@@ -173,3 +173,69 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// Every variant is what its name says, and as legal at the start as the plain one.
+func TestVariants(t *testing.T) {
+	for _, name := range Variants() {
+		t.Run(name, func(t *testing.T) {
+			o := Defaults(66, 3000, 1)
+			if err := o.Vary(name); err != nil {
+				t.Fatal(err)
+			}
+			p := generate(t, o)
+			if broken := broken(p); broken != "" {
+				t.Error(broken)
+			}
+			s := model.NewPlacement(p, nil)
+			empty, leaving, bytes, disk, middling := 0, 0, 0.0, 0.0, 0
+			fair := make([]float64, len(p.Dimensions))
+			for c := range p.Copies {
+				if p.Copies[c].MustLeave {
+					leaving++
+				}
+				for d, l := range p.Copies[c].Load {
+					fair[d] += l / float64(len(p.Nodes))
+				}
+			}
+			for c := range p.Copies {
+				if l := p.Copies[c].Load; l[0] > 0.3*fair[0] && l[0] < 0.9*fair[0] {
+					middling++
+				}
+			}
+			for n := range p.Nodes {
+				if s.Copies(n) == 0 {
+					empty++
+				}
+				bytes += s.DiskUsed(n)
+				disk += p.Nodes[n].Capacity[2]
+			}
+			is := map[string]bool{
+				"tight-disks":     bytes/disk > 0.77,
+				"middling":        middling > 45,
+				"five-dimensions": len(p.Dimensions) == 5,
+				"two-tiers":       len(p.Classes) == 2 && len(p.Classes[1].Nodes) >= zones && len(p.Classes[0].Nodes) > len(p.Classes[1].Nodes)/2,
+				"grown":           empty == 6,
+				"drained-zone":    leaving > 900 && !p.Nodes[zones-1].AcceptsNew,
+			}
+			for what, holds := range is {
+				if holds != (what == name) {
+					t.Errorf("is it %s: %t (%d empty, %d to leave, %d middling, disks %.2f full)", what, holds, empty, leaving, middling, bytes/disk)
+				}
+			}
+			for g := range p.Groups {
+				for c := range p.Copies {
+					if p.Copies[c].Group == int32(g) && !slices.Contains(p.Classes[p.Groups[g].Class].Nodes, p.Copies[c].Node) {
+						t.Fatalf("%s stands outside its class", p.Groups[g].Name)
+					}
+				}
+				if g > 50 {
+					break
+				}
+			}
+		})
+	}
+	o := Defaults(30, 1500, 1)
+	if err := o.Vary("windy"); cluster.ClassOf(err) != cluster.Invalid || !strings.Contains(err.Error(), "windy") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 )
@@ -12,18 +13,21 @@ const (
 	partNodes = 128
 	// deals is how often the nodes are dealt anew while that raises the bound.
 	deals = 4
+	// boundTolerance is what the bound may be less than the best that the programs can prove, as a share of what there is
+	// to gain.
+	boundTolerance = 1e-4
 )
 
-// bound proves node by node: at the flow's prices at once, then at the prices of linear programs over parts of the nodes.
-// It returns who leaves, by the last programs.
-func (r *run) bound(from *prices, rng *rand.Rand, allow *allowance) (leave []move, err error) {
+// bound proves node by node: at the prices it starts from, and then at those of linear programs over parts of the nodes. It
+// returns who leaves, by the last programs.
+func (r *run) bound(starts []start, rng *rand.Rand, allow *allowance) (leave []move, err error) {
 	f := r.f
-	tol := 1e-4 * max(0, r.result.ObjectiveBefore-r.result.LowerBound)
+	tol := boundTolerance * max(0, r.result.ObjectiveBefore-r.result.LowerBound)
 	p := &proof{run: r, rng: rng, allow: allow, tol: tol, node: slices.Clone(r.node)}
 	for n := range f.p.Nodes {
 		p.nodes = append(p.nodes, int32(n))
 	}
-	best := from
+	best := starts[len(starts)-1].prices
 	parts := (len(p.nodes) + partNodes - 1) / partNodes
 	if parts == 1 {
 		run, err := p.solve([][]int32{p.nodes}, best)
@@ -34,7 +38,12 @@ func (r *run) bound(from *prices, rng *rand.Rand, allow *allowance) (leave []mov
 		r.result.Warm = f.warmth(run.prices)
 		return run.leave, nil
 	}
-	reached := p.evaluate(best, nil)
+	reached := math.Inf(-1)
+	for _, s := range starts {
+		if b := p.evaluate(s.prices, s.seat); b > reached {
+			reached, best = b, s.prices
+		}
+	}
 	for range deals {
 		run, err := p.solve(p.deal(parts), best)
 		if err != nil {
@@ -45,6 +54,9 @@ func (r *run) bound(from *prices, rng *rand.Rand, allow *allowance) (leave []mov
 		// way there from the best so far, they are not yet.
 		raised := false
 		for _, way := range []float64{1, 0.5, 0.25} {
+			if allow.timeOver() {
+				break
+			}
 			at := best.blend(run.prices, way)
 			if b := p.evaluate(at, run.seat); b > reached {
 				reached, best, raised = b, at, true

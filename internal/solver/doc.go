@@ -7,6 +7,7 @@
 //	price     every group's cheapest placement at given prices of the nodes' resources
 //	flow      prices, found by shifting parts of groups between nodes until no shift pays
 //	node      which copies leave one node, whole copies, at what others pay for the room
+//	seats     what copies that nearly fill a node pay to be let in elsewhere
 //	master    the linear program over such choices, by CLP with column generation: the bound
 //	round     the relaxation's answer made whole
 //	descent   best moves and best swaps until none pays: the yardstick, and the last polish of everything

@@ -246,6 +246,9 @@ const (
 	// above the bound, they are there.
 	inertia, inertiaLate = 0.9, 0.3
 	hardlyFalls          = 0.1
+	// Prices at which the bound falls this many times further below the program's objective than the best are a wild swing:
+	// they want thousands of columns that nobody ever needs. Nearer to the best prices is tried first, so many times.
+	wildSwing, steadyTries = 4, 3
 	// iterationWork is how many rows of a simplex iteration make a unit of work.
 	iterationWork = 8
 	// nodeSteps bounds the branches of one node subproblem.
@@ -256,16 +259,33 @@ const (
 // starts with an assignment's choices and seats, so that the program's first prices already are about right.
 func (m *master) generate(start *prices, assignment []int32, tol float64, rng *rand.Rand, allow *allowance) (masterRun, error) {
 	f := m.f
-	run := masterRun{prices: start, bound: math.Inf(-1), seat: m.firstSeats(start, rng)}
+	run := masterRun{prices: start, bound: math.Inf(-1), seat: make([]float64, len(f.giants))}
+	if allow.timeOver() {
+		return run, nil // those before it took all the time
+	}
+	var work int64
+	var err error
+	if run.seat, work, err = f.newPricer(start, rng).seatPrices(m.nodes, 1); err != nil {
+		return run, err
+	}
+	m.pairs += work
+	allow.used += work
 	current, seat := start, run.seat
 	share, last := inertia, math.Inf(1)
 	constant := f.constant + sumOf(f.tierNow)
-	for round := range masterRounds {
-		q := f.newPricer(current, rng)
-		bound, answers, work := q.nodeBound(m.nodes, seat, tol/float64(len(m.nodes))/4, nodeSteps, 1)
+	look := func() (bound float64, answers []answer) {
+		bound, answers, work := f.newPricer(current, rng).nodeBound(m.nodes, seat, tol/float64(len(m.nodes))/4, nodeSteps, 1)
 		allow.used += work
 		m.pairs += work
 		m.rounds++
+		return bound, answers
+	}
+	for round := range masterRounds {
+		bound, answers := look()
+		for tries := 0; tries < steadyTries && last-bound > wildSwing*(last-run.bound) && round > 0; tries++ {
+			current, seat = current.blend(run.prices, inertia), blend(seat, run.seat, inertia)
+			bound, answers = look()
+		}
 		better := bound > run.bound
 		if better {
 			run.bound, run.prices, run.seat = bound, current, seat
@@ -302,13 +322,18 @@ func (m *master) generate(start *prices, assignment []int32, tol float64, rng *r
 		}
 		last = objective
 		next, y := m.read()
-		current = next.blend(run.prices, share)
-		seat = make([]float64, len(y))
-		for i := range seat {
-			seat[i] = share*run.seat[i] + (1-share)*y[i]
-		}
+		current, seat = next.blend(run.prices, share), blend(y, run.seat, share)
 	}
 	return run, nil
+}
+
+// blend is the mix of x and y: (1-share) x + share y.
+func blend(x, y []float64, share float64) []float64 {
+	mixed := make([]float64, len(x))
+	for i := range mixed {
+		mixed[i] = (1-share)*x[i] + share*y[i]
+	}
+	return mixed
 }
 
 func sumOf(x []float64) float64 {
@@ -362,43 +387,6 @@ func (m *master) stand(g *growth, assignment []int32) {
 	for _, s := range seats {
 		g.seat(s)
 	}
-}
-
-// firstSeats guesses the giants' seat prices: what the cheapest node would ask.
-func (m *master) firstSeats(p *prices, rng *rand.Rand) []float64 {
-	seat := make([]float64, len(m.f.giants))
-	if len(seat) == 0 {
-		return seat
-	}
-	q := m.f.newPricer(p, rng)
-	for g, c := range m.f.giants {
-		seat[g] = math.Inf(1)
-		for _, offer := range q.offers(c, nil, &m.pairs) {
-			seat[g] = min(seat[g], offer.cost)
-		}
-		if math.IsInf(seat[g], 1) {
-			seat[g] = 0
-		}
-	}
-	// A second look, with what the nodes' own copies make of the guests.
-	least := make([]float64, len(seat))
-	for g := range least {
-		least[g] = math.Inf(1)
-	}
-	look := nodeSolver{f: m.f, q: q, asking: true}
-	for _, n := range m.nodes {
-		a := look.solve(n, seat, 0, 200)
-		for _, s := range a.seats {
-			least[s.node] = min(least[s.node], s.cost)
-		}
-	}
-	m.pairs += look.work
-	for g := range seat {
-		if !math.IsInf(least[g], 1) {
-			seat[g] = max(seat[g], least[g])
-		}
-	}
-	return seat
 }
 
 // leavers reads who leaves in each node's heaviest choice, and where the program seats most of each.

@@ -30,7 +30,7 @@ const (
 
 // search is the long part: the bound by linear programs on one side, annealing on the other; then what the programs
 // suggest, and annealing on with all that is left.
-func (r *run) search(from *prices) error {
+func (r *run) search(starts []start) error {
 	seeds := [3]*rand.Rand{}
 	for i := range seeds {
 		seeds[i] = rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i)))
@@ -45,7 +45,7 @@ func (r *run) search(from *prices) error {
 		proved := make(chan struct{})
 		go func() {
 			defer close(proved)
-			leave, err = r.bound(from, seeds[0], &proof)
+			leave, err = r.bound(starts, seeds[0], &proof)
 		}()
 		s.cool(heat, seeds[1], 1, &first)
 		best, node := s.Objective(), s.Assignment()
@@ -64,7 +64,7 @@ func (r *run) search(from *prices) error {
 		<-proved
 		s.reset(node)
 	} else {
-		leave, err = r.bound(from, seeds[0], &proof)
+		leave, err = r.bound(starts, seeds[0], &proof)
 		first = r.allow(0.25, 0.2) // its time starts now
 		first.atMost(stepsPerFall * int64(len(s.pool)))
 		s.cool(heat, seeds[1], 1, &first)
@@ -75,7 +75,10 @@ func (r *run) search(from *prices) error {
 	r.used += proof.used + first.used
 	r.take(s, "anneal")
 	r.result.Counters.MovesTried += s.work
-	if err := r.improve(leave, "nodes"); err != nil || r.enough() {
+	if r.enough() {
+		return nil
+	}
+	if err := r.propose(leave, "nodes"); err != nil || r.enough() {
 		return err
 	}
 	return r.settle(seeds[2])

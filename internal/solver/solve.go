@@ -232,6 +232,16 @@ func (r *run) enough() bool {
 		r.o.TimeLimit > 0 && time.Since(r.start) >= time.Duration(usable*float64(r.o.TimeLimit))
 }
 
+// roomShort is the gap after the opening from which on a large problem gets a flow: room is short then, and has a price.
+// Elsewhere a flow of that size takes longer to settle than all the rest, and proves less than the opening has.
+const roomShort = 0.15
+
+// start is what linear programs may start from: prices, and giants' seat prices (nil: to be found).
+type start struct {
+	prices *prices
+	seat   []float64
+}
+
 func (r *run) solve() error {
 	f := r.f
 	if len(f.everything()) == 0 {
@@ -240,19 +250,58 @@ func (r *run) solve() error {
 	}
 	r.trace("start")
 	r.greedy()
-	flow := r.flow()
-	if r.enough() {
-		return nil
-	}
-	from := flow.startPrices()
-	if err := r.improve(flow.round(), "round"); err != nil {
+	seat, err := r.open()
+	if err != nil || r.enough() {
 		return err
+	}
+	starts := []start{{f.noPrices(), seat}}
+	if len(f.p.Nodes) <= partNodes || gap(r.result.Objective, r.result.LowerBound) > roomShort {
+		flow := r.flow()
+		if r.enough() {
+			return nil
+		}
+		starts = append(starts, start{flow.startPrices(), nil})
+		if err := r.propose(flow.round(), "round"); err != nil {
+			return err
+		}
 	}
 	r.exact()
 	if r.enough() {
 		return nil
 	}
-	return r.search(from)
+	return r.search(starts)
+}
+
+// open lets every node decide by itself which of its copies leave, as if room elsewhere cost nothing but what they
+// overflow: on large problems there nearly always is some. That is a bound, and where those who leave find the best seats,
+// a good answer.
+func (r *run) open() (seat []float64, err error) {
+	f := r.f
+	nodes := make([]int32, len(f.p.Nodes))
+	for n := range nodes {
+		nodes[n] = int32(n)
+	}
+	q := f.newPricer(f.noPrices(), r.rng)
+	seat, asked, err := q.seatPrices(nodes, r.o.Workers)
+	if err != nil {
+		return nil, err
+	}
+	tol := boundTolerance * r.result.Objective / float64(len(nodes)) / 4
+	bound, answers, work := q.nodeBound(nodes, seat, tol, nodeSteps, r.o.Workers)
+	r.result.Counters.PairsPriced += asked + work
+	r.result.Counters.Rounds++
+	r.used += asked + work
+	r.prove(bound, Nodewise)
+	if r.enough() {
+		return seat, nil
+	}
+	var leave []move
+	for i := range answers {
+		for _, x := range answers[i].leave {
+			leave = append(leave, move{x.copy, -1})
+		}
+	}
+	return seat, r.propose(leave, "leavers")
 }
 
 // flow finds prices, and with them a first bound.
@@ -298,7 +347,7 @@ const largeCopies = 48
 
 // improve makes an answer of moves that a relaxation proposes: carried out, within the budgets, down to where no single
 // move pays, the largest copies where they cost least.
-func (r *run) improve(moves []move, phase string) error {
+func (r *run) improve(moves []move, phase string) (*search, error) {
 	allow := r.allow(0.1, 0.1)
 	s := newSearch(r.f, nil, r.f.everything())
 	s.carryOut(moves)
@@ -306,12 +355,35 @@ func (r *run) improve(moves []move, phase string) error {
 		solves, err := s.economise(&allow)
 		r.result.Counters.LPSolves += int64(solves)
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	s.bestMoves(&allow)
 	s.ejections(r.f.large(largeCopies), &allow)
 	r.take(s, phase)
+	r.result.Counters.MovesTried += s.work
+	r.spent(&allow)
+	return s, nil
+}
+
+// propose improves what a relaxation proposes and then looks for better seats for those who move, and only for them: who
+// leaves is what relaxations know best, and where to is what they know least.
+func (r *run) propose(moves []move, phase string) error {
+	s, err := r.improve(moves, phase)
+	if err != nil || r.enough() {
+		return err
+	}
+	allow := r.allow(0.08, 0.08)
+	s.pool, s.work = nil, 0
+	for c, k := range r.p.Copies {
+		if s.Node(c) != k.Node {
+			s.pool = append(s.pool, int32(c))
+		}
+	}
+	s.list()
+	allow.atMost(stepsPerFall * int64(len(s.pool)))
+	s.cool(s.heat(r.result.ObjectiveBefore), r.rng, r.o.Workers, &allow)
+	r.take(s, phase+", seated")
 	r.result.Counters.MovesTried += s.work
 	r.spent(&allow)
 	return nil

@@ -109,20 +109,25 @@ func TestStepsKeepTheirPromises(t *testing.T) {
 			}
 			before = r.result.Objective
 		}
+		seat, err := r.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds("the opening")
 		w := r.flow()
 		holds("the flow")
 		from := w.startPrices()
-		if err := r.improve(w.round(), "round"); err != nil {
+		if err := r.propose(w.round(), "round"); err != nil {
 			t.Fatal(err)
 		}
 		holds("rounding")
 		allow := r.allow(1, 1)
-		leave, err := r.bound(from, r.rng, &allow)
+		leave, err := r.bound([]start{{r.f.noPrices(), seat}, {from, nil}}, r.rng, &allow)
 		if err != nil {
 			t.Fatal(err)
 		}
 		holds("the linear programs")
-		if err := r.improve(leave, "nodes"); err != nil {
+		if err := r.propose(leave, "nodes"); err != nil {
 			t.Fatal(err)
 		}
 		holds("the programs' answer")
