@@ -23,6 +23,9 @@ const goal = 1.15
 // mostCycles is within how many cycles the load has to be even, counted from the first that moves something.
 const mostCycles = 10
 
+// A short window has some 500 queries a node. Where that is not enough to tell, a longer one decides.
+const shortWindow, longWindow = 12 * time.Second, 25 * time.Second
+
 // sampling allows for what two short windows of steady traffic differ by: a few hundred writes in each.
 const sampling = 1.10
 
@@ -49,17 +52,7 @@ func (s settings) withToken(t *testing.T) settings {
 // pause stops the daemon from moving further, and returns when the cycle under way has ended.
 func (d *daemon) pause(t *testing.T) {
 	t.Helper()
-	d.post(t, "/api/v1/pause")
-	// The cycle under way may still move; one that does not, or starts later, leaves all as it is.
-	if _, ok := d.awaitFrom(d.position(), time.Minute, func(l logLine) bool { return l.Message == "cycle" && l.Outcome != "moved" }); !ok {
-		t.Fatal("no cycle ended after the pause")
-	}
-}
-
-// post asks the daemon for something that only the bearer of the token may.
-func (d *daemon) post(t *testing.T, path string) {
-	t.Helper()
-	request, err := http.NewRequest(http.MethodPost, d.url+path, nil)
+	request, err := http.NewRequest(http.MethodPost, d.url+"/api/v1/pause", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +63,11 @@ func (d *daemon) post(t *testing.T, path string) {
 	}
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", path, answer.Status)
+		t.Fatalf("pause: %s", answer.Status)
+	}
+	// The cycle under way may still move; one that does not, or starts later, leaves all as it is.
+	if _, ok := d.awaitFrom(d.position(), time.Minute, func(l logLine) bool { return l.Message == "cycle" && l.Outcome != "moved" }); !ok {
+		t.Fatal("no cycle ended after the pause")
 	}
 }
 
@@ -97,7 +94,7 @@ func TestHeatEvensOut(t *testing.T) {
 			}
 		}()
 		settingBefore := setting(t, c, rebalanceKey)
-		before := measure(ctx, t, w, 8*time.Second)
+		before := measure(ctx, t, w, 6*time.Second)
 		t.Logf("before: %s; by queries alone, in the long run, %.2f", before, expected(ctx, t, c, w))
 		if peak := traffic.PeakToMean(before.Search); peak < 1.8 {
 			t.Fatalf("search peak/mean is %.2f before, the test wants at least 1.8", peak)
@@ -105,19 +102,14 @@ func TestHeatEvensOut(t *testing.T) {
 
 		learned := learnCosts(ctx, t, w)
 		d := startDaemon(t, heatConfig(t, c, w))
-		var after traffic.Load
-		for look, cycles := range []int{8, mostCycles} { // the servers' counters are noisy; mostly the first look is enough
-			if look > 0 {
-				d.post(t, "/api/v1/resume")
-			}
-			t.Logf("cycles: %s", strings.Join(d.cyclesFrom(t, cycles), " "))
-			d.pause(t)
-			after = measure(ctx, t, w, 12*time.Second)
-			t.Logf("after:  %s; by queries alone, in the long run, %.2f", after, expected(ctx, t, c, w))
-			if traffic.PeakToMean(after.Search) <= goal {
-				break
-			}
+		t.Logf("cycles: %s", strings.Join(d.cyclesFrom(t, mostCycles), " "))
+		d.pause(t)
+		after := measure(ctx, t, w, shortWindow)
+		if traffic.PeakToMean(after.Search) > goal { // the noise of a short window makes the largest of six look larger
+			t.Logf("after, at first: %s", after)
+			after = measure(ctx, t, w, longWindow)
 		}
+		t.Logf("after:  %s; by queries alone, in the long run, %.2f", after, expected(ctx, t, c, w))
 		learned()
 		if len(after.Changed) > 0 {
 			t.Errorf("copies changed while nothing should move: %v", after.Changed)
@@ -151,15 +143,15 @@ func TestHeatEvensOut(t *testing.T) {
 	})
 }
 
-// cyclesFrom waits until so many cycles have ended from the first that moved on, those aside that were held, and gives the
-// outcomes of all. Later cycles know the load better than the first, and settle what was within the noise then.
+// cyclesFrom waits until so many cycles have ended from the first that moved on, and gives the outcomes of all. Later
+// cycles know the load better than the first, and settle what was within the noise then.
 func (d *daemon) cyclesFrom(t *testing.T, n int) []string {
 	t.Helper()
 	for {
 		seen := d.position()
 		outcomes := d.cycles()
 		started := slices.Index(outcomes, "moved")
-		if started >= 0 && len(slices.DeleteFunc(slices.Clone(outcomes[started:]), func(o string) bool { return o == "held" })) >= n {
+		if started >= 0 && len(outcomes)-started >= n {
 			return outcomes
 		}
 		if started < 0 && len(outcomes) > n {

@@ -54,8 +54,8 @@ func fast(c *realcluster.Cluster, mode string, stateDir string) settings {
 	return settings{
 		"connection": settings{"addresses": c.Addresses()},
 		"mode":       mode,
-		"cycle":      settings{"interval": "4s", "jitter": 0, "time_limit": "30s", "deadline": "40s"},
-		"sampling":   settings{"window": "3s", "half_life": "2m", "settle": "3s"},
+		"cycle":      settings{"interval": "4200ms", "jitter": 0, "time_limit": "30s", "deadline": "40s"},
+		"sampling":   settings{"window": "4s", "half_life": "2m", "settle": "4s"},
 		"balance":    settings{"move_cost": 0.01, "tolerance": 0.02},
 		"pin":        settings{"newest": false, "write_share": 0},
 		"limits":     settings{"max_moves_per_cycle": 30, "in_flight": 6, "per_index": 0, "cool_down": "20s"},
