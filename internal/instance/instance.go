@@ -388,11 +388,9 @@ func (g *generator) scaleLoad(d int, total, most float64) {
 
 // extras pins some of today's copies, makes giants of some groups and lets some nodes drain.
 func (g *generator) extras() {
-	fair := make([]float64, g.Dimensions)
+	fair := 0.0
 	for c := range g.p.Copies {
-		for d := range fair {
-			fair[d] += g.p.Copies[c].Load[d] / float64(g.Nodes)
-		}
+		fair += g.p.Copies[c].Load[0] / float64(g.Nodes)
 		g.p.Copies[c].Pinned = g.ages[c] == 0 && g.rng.Float64() < g.Pinned
 	}
 	for range g.Giants {
@@ -400,12 +398,12 @@ func (g *generator) extras() {
 		factor := 1.1 + 0.7*g.rng.Float64()
 		for c := range g.p.Copies {
 			if k := &g.p.Copies[c]; k.Group == group {
-				k.Load[0] = factor * fair[0]
+				k.Load[0] = factor * fair
 				k.Pinned = false
 			}
 		}
 	}
-	g.enlarge(fair[0])
+	g.enlarge(fair)
 	for _, n := range g.rng.Perm(g.Nodes)[:g.Draining] {
 		g.p.Nodes[n].AcceptsNew = false
 	}

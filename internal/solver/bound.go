@@ -23,10 +23,7 @@ const (
 func (r *run) bound(starts []start, rng *rand.Rand, allow *allowance) (leave []move, err error) {
 	f := r.f
 	tol := boundTolerance * max(0, r.result.ObjectiveBefore-r.result.LowerBound)
-	p := &proof{run: r, rng: rng, allow: allow, tol: tol, node: slices.Clone(r.node)}
-	for n := range f.p.Nodes {
-		p.nodes = append(p.nodes, int32(n))
-	}
+	p := &proof{run: r, rng: rng, allow: allow, tol: tol, nodes: f.nodes(), node: slices.Clone(r.node)}
 	best := starts[len(starts)-1].prices
 	parts := (len(p.nodes) + partNodes - 1) / partNodes
 	if parts == 1 {
@@ -40,8 +37,11 @@ func (r *run) bound(starts []start, rng *rand.Rand, allow *allowance) (leave []m
 	}
 	reached := math.Inf(-1)
 	for _, s := range starts {
-		if b := p.evaluate(s.prices, s.seat); b > reached {
-			reached, best = b, s.prices
+		if math.IsInf(s.bound, -1) {
+			s.bound = p.evaluate(s.prices, nil)
+		}
+		if s.bound > reached {
+			reached, best = s.bound, s.prices
 		}
 	}
 	for range deals {

@@ -13,12 +13,7 @@ import (
 func (s *search) economise(allow *allowance) (solves int, err error) {
 	before, start := s.Objective(), s.Assignment()
 	within := s.WithinLimits()
-	var moved []int32
-	for c := range start {
-		if start[c] != s.f.p.Copies[c].Node {
-			moved = append(moved, int32(c))
-		}
-	}
+	moved := s.moved()
 	if len(moved) == 0 {
 		return 0, nil
 	}

@@ -31,11 +31,12 @@ func TestFlowFindsGoodPrices(t *testing.T) {
 // home it costs what the present state does.
 func TestFlowAtHomeCostsThePresentState(t *testing.T) {
 	p := generate(t, 40, 2400, 1)
+	const small = 0.09 // of a node's capacity; a fair share is at least three times that
 	for c := range p.Copies {
 		k := &p.Copies[c]
 		k.Pinned = false
 		for d := range k.Load {
-			k.Load[d] = min(k.Load[d], 0.3*p.Nodes[0].Capacity[d]*0.3) // no node is used less than that
+			k.Load[d] = min(k.Load[d], small*p.Nodes[0].Capacity[d])
 		}
 	}
 	f := newFrame(p)

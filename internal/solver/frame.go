@@ -124,6 +124,15 @@ func (f *frame) groupCopies() {
 // group lists the copies of group g.
 func (f *frame) group(g int32) []int32 { return f.members[f.first[g]:f.first[g+1]] }
 
+// nodes lists all nodes.
+func (f *frame) nodes() []int32 {
+	all := make([]int32, len(f.p.Nodes))
+	for n := range all {
+		all[n] = int32(n)
+	}
+	return all
+}
+
 // loads is what copy c adds to each resource of its node.
 func (f *frame) loads(c int32) []float64 {
 	return f.load[int(c)*f.resources : int(c+1)*f.resources]

@@ -327,15 +327,6 @@ func (m *master) generate(start *prices, assignment []int32, tol float64, rng *r
 	return run, nil
 }
 
-// blend is the mix of x and y: (1-share) x + share y.
-func blend(x, y []float64, share float64) []float64 {
-	mixed := make([]float64, len(x))
-	for i := range mixed {
-		mixed[i] = (1-share)*x[i] + share*y[i]
-	}
-	return mixed
-}
-
 func sumOf(x []float64) float64 {
 	total := 0.0
 	for _, v := range x {

@@ -19,12 +19,19 @@ func (f *frame) noPrices() *prices { return &prices{slot: make([]float64, len(f.
 
 // blend is the mix of p and q: (1-share) x p + share x q.
 func (p *prices) blend(q *prices, share float64) *prices {
-	mix := func(a, b float64) float64 { return (1-share)*a + share*b }
-	r := &prices{slot: make([]float64, len(p.slot)), move: mix(p.move, q.move), bytes: mix(p.bytes, q.bytes)}
-	for i := range r.slot {
-		r.slot[i] = mix(p.slot[i], q.slot[i])
+	return &prices{slot: blend(p.slot, q.slot, share), move: mix(p.move, q.move, share), bytes: mix(p.bytes, q.bytes, share)}
+}
+
+// mix is (1-share) x a + share x b.
+func mix(a, b, share float64) float64 { return (1-share)*a + share*b }
+
+// blend is mix of each element.
+func blend(x, y []float64, share float64) []float64 {
+	mixed := make([]float64, len(x))
+	for i := range mixed {
+		mixed[i] = mix(x[i], y[i], share)
 	}
-	return r
+	return mixed
 }
 
 // restrict brings prices into the range where the node terms are finite: from zero to the steepest slope, and zero

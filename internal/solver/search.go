@@ -95,6 +95,16 @@ func (s *search) affordable(c, n, e int32) bool {
 		(limits.MaxBytes == 0 || bytes <= max(limits.MaxBytes*(1+diskSlack/2), s.BytesMoved()*(1-diskSlack)))
 }
 
+// moved lists the copies that are away, whether of the pool or not.
+func (s *search) moved() (copies []int32) {
+	for c := range s.f.p.Copies {
+		if s.away(int32(c)) {
+			copies = append(copies, int32(c))
+		}
+	}
+	return copies
+}
+
 // worthMoving are the copies that could gain by leaving, or nearly: what leaving can save at most is at least this share
 // of what moving costs. The others only ever move to make room, which is rare enough to leave out.
 const worthMoving = 0.5

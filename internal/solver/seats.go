@@ -7,11 +7,9 @@ import (
 	"github.com/shardonnay/shardonnay/internal/solver/clp"
 )
 
-const (
-	// seatSteps bounds the branches of one answer. An answer cut short asks for less than it might: that is no fault, for
-	// any seat price proves a bound.
-	seatSteps = 200
-)
+// seatSteps bounds the branches of one answer. An answer cut short asks for less than it might: that is no fault, for any
+// seat price proves a bound.
+const seatSteps = 200
 
 // seatPrices are what the giants pay for their seats at the prices at hand: the prices of an assignment problem, in which
 // every giant takes the seat of one node or stays, and every node has one seat to give. Prices of the single cheapest seat

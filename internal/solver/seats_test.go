@@ -16,10 +16,7 @@ func TestSeatPricesKnowThatSeatsAreFew(t *testing.T) {
 		if len(f.giants) < 6 {
 			t.Fatalf("seed %d: only %d giants", seed, len(f.giants))
 		}
-		nodes := make([]int32, len(p.Nodes))
-		for n := range nodes {
-			nodes[n] = int32(n)
-		}
+		nodes := f.nodes()
 		q := f.newPricer(f.noPrices(), rand.New(rand.NewPCG(1, 1)))
 		seat, work, err := q.seatPrices(nodes, 2)
 		if err != nil || work == 0 {

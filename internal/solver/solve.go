@@ -236,10 +236,10 @@ func (r *run) enough() bool {
 // Elsewhere a flow of that size takes longer to settle than all the rest, and proves less than the opening has.
 const roomShort = 0.15
 
-// start is what linear programs may start from: prices, and giants' seat prices (nil: to be found).
+// start is what linear programs may start from: prices, and what they prove node by node as far as that is known.
 type start struct {
 	prices *prices
-	seat   []float64
+	bound  float64 // -Inf: not looked at yet
 }
 
 func (r *run) solve() error {
@@ -250,17 +250,17 @@ func (r *run) solve() error {
 	}
 	r.trace("start")
 	r.greedy()
-	seat, err := r.open()
+	free, err := r.open()
 	if err != nil || r.enough() {
 		return err
 	}
-	starts := []start{{f.noPrices(), seat}}
+	starts := []start{free}
 	if len(f.p.Nodes) <= partNodes || gap(r.result.Objective, r.result.LowerBound) > roomShort {
 		flow := r.flow()
 		if r.enough() {
 			return nil
 		}
-		starts = append(starts, start{flow.startPrices(), nil})
+		starts = append(starts, start{flow.startPrices(), math.Inf(-1)})
 		if err := r.propose(flow.round(), "round"); err != nil {
 			return err
 		}
@@ -275,16 +275,14 @@ func (r *run) solve() error {
 // open lets every node decide by itself which of its copies leave, as if room elsewhere cost nothing but what they
 // overflow: on large problems there nearly always is some. That is a bound, and where those who leave find the best seats,
 // a good answer.
-func (r *run) open() (seat []float64, err error) {
+func (r *run) open() (start, error) {
 	f := r.f
-	nodes := make([]int32, len(f.p.Nodes))
-	for n := range nodes {
-		nodes[n] = int32(n)
-	}
-	q := f.newPricer(f.noPrices(), r.rng)
+	nodes := f.nodes()
+	free := start{prices: f.noPrices()}
+	q := f.newPricer(free.prices, r.rng)
 	seat, asked, err := q.seatPrices(nodes, r.o.Workers)
 	if err != nil {
-		return nil, err
+		return free, err
 	}
 	tol := boundTolerance * r.result.Objective / float64(len(nodes)) / 4
 	bound, answers, work := q.nodeBound(nodes, seat, tol, nodeSteps, r.o.Workers)
@@ -292,8 +290,8 @@ func (r *run) open() (seat []float64, err error) {
 	r.result.Counters.Rounds++
 	r.used += asked + work
 	r.prove(bound, Nodewise)
-	if r.enough() {
-		return seat, nil
+	if free.bound = bound; r.enough() {
+		return free, nil
 	}
 	var leave []move
 	for i := range answers {
@@ -301,7 +299,7 @@ func (r *run) open() (seat []float64, err error) {
 			leave = append(leave, move{x.copy, -1})
 		}
 	}
-	return seat, r.propose(leave, "leavers")
+	return free, r.propose(leave, "leavers")
 }
 
 // flow finds prices, and with them a first bound.
@@ -374,12 +372,7 @@ func (r *run) propose(moves []move, phase string) error {
 		return err
 	}
 	allow := r.allow(0.08, 0.08)
-	s.pool, s.work = nil, 0
-	for c, k := range r.p.Copies {
-		if s.Node(c) != k.Node {
-			s.pool = append(s.pool, int32(c))
-		}
-	}
+	s.pool, s.work = s.moved(), 0
 	s.list()
 	allow.atMost(stepsPerFall * int64(len(s.pool)))
 	s.cool(s.heat(r.result.ObjectiveBefore), r.rng, r.o.Workers, &allow)

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -48,10 +49,7 @@ func TestBoundsHoldAtAnyPrices(t *testing.T) {
 		if bound := q.groupBound(found); bound > want+1e-9 {
 			t.Fatalf("by groups %v, the optimum is %v", bound, want)
 		}
-		var nodes []int32
-		for n := range p.Nodes {
-			nodes = append(nodes, int32(n))
-		}
+		nodes := f.nodes()
 		// Every copy may be a giant here, whether it is large or not: the bound has to hold for any choice of them.
 		var giants []int32
 		for c := range p.Copies {
@@ -109,7 +107,7 @@ func TestStepsKeepTheirPromises(t *testing.T) {
 			}
 			before = r.result.Objective
 		}
-		seat, err := r.open()
+		free, err := r.open()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +120,7 @@ func TestStepsKeepTheirPromises(t *testing.T) {
 		}
 		holds("rounding")
 		allow := r.allow(1, 1)
-		leave, err := r.bound([]start{{r.f.noPrices(), seat}, {from, nil}}, r.rng, &allow)
+		leave, err := r.bound([]start{free, {from, math.Inf(-1)}}, r.rng, &allow)
 		if err != nil {
 			t.Fatal(err)
 		}
