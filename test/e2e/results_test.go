@@ -47,15 +47,16 @@ func TestResults(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop := w.Start()
-		before := figuresOf(measure(ctx, t, w, window))
+		first := measure(ctx, t, w, window)
 		settle(ctx, t, *resultsTime) // the server's own rebalancing is on all the while
-		own := figuresOf(measure(ctx, t, w, window))
+		servers := measure(ctx, t, w, window)
 
 		d := startDaemon(t, heatConfig(t, c, w))
 		settle(ctx, t, *resultsTime)
 		moves, moved, even := 0, int64(0), 0
 		d.pause(t)
-		after := figuresOf(measure(ctx, t, w, window))
+		last := measure(ctx, t, w, window)
+		before, own, after := figuresOf(w.Reweigh(first)), figuresOf(w.Reweigh(servers)), figuresOf(last) // all by the same costs
 		d.mu.Lock()
 		for _, line := range d.lines {
 			if line.Message == "move ended" && line.State == "landed" {
@@ -69,8 +70,8 @@ func TestResults(t *testing.T) {
 			}
 		}
 		_, body := d.get(t, "/api/v1/plan")
-		var last plan.Plan
-		if err := json.Unmarshal(body, &last); err != nil {
+		var planned plan.Plan
+		if err := json.Unmarshal(body, &planned); err != nil {
 			t.Fatal(err)
 		}
 		if code := d.stop(t); code != 0 {
@@ -80,7 +81,7 @@ func TestResults(t *testing.T) {
 		indices, copies := count(t, c)
 		rows = append(rows, fmt.Sprintf("| %s | %d / %d | %.2f (%.2f) | %.2f (%.2f) | **%.2f** (%.2f) | %.2f → %.2f | %.2f → %.2f | %d | %.1f MiB | %d | %.4f | %d of %d |",
 			p.Name(), indices, copies, before.search, before.busy, own.search, own.busy, after.search, after.busy, before.index, after.index,
-			before.disk, after.disk, moves, float64(moved)/(1<<20), even, last.Objective.Gap, totals.FailedSearches, totals.Searches))
+			before.disk, after.disk, moves, float64(moved)/(1<<20), even, planned.Objective.Gap, totals.FailedSearches, totals.Searches))
 		t.Log(rows[len(rows)-1])
 	})
 	table := fmt.Sprintf("`make results`, %s, %d cores, %s each for the server's own balancer and for the daemon.\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), *resultsTime) +

@@ -17,8 +17,9 @@ type Load struct {
 
 	// Search is the queries of each copy times the mean cost of a query of its index, in busy seconds per second. The mean is
 	// over all that was measured of this workload so far: what a query costs does not change with where it runs, and the
-	// hundred queries that an index gets in a window tell it to no better than a tenth. Raw busy time of nodes that share two cores says more about who had to wait for whom than about load: with equal traffic
-	// it peaks at 1.26 of the mean. SearchBusy is that raw time.
+	// hundred queries that an index gets in a window tell it to no better than a tenth. Raw busy time of nodes that share two
+	// cores says more about who had to wait for whom than about load: with equal traffic it peaks at 1.26 of the mean.
+	// SearchBusy is that raw time.
 	Search, SearchBusy []float64
 
 	// Index is the same for indexed documents.
@@ -27,6 +28,8 @@ type Load struct {
 	Disk []float64 // bytes of all copies at the end of the window
 
 	Queries int64 // shard queries in the window
+
+	did map[identity]counters // what each copy that can be compared did in the window
 
 	// Changed names copies that could not be compared, because they were not there at both ends of the window: moved,
 	// new, rebuilt, gone. Counters start at zero in a new place, so what such a copy did in the window is not known and not
@@ -74,9 +77,21 @@ func (w *Workload) Measure(ctx context.Context, window time.Duration) (Load, err
 	if err != nil {
 		return Load{}, err
 	}
+	load := compare(w.cluster.Nodes(), before, after, time.Since(began))
 	w.measuring.Lock()
 	defer w.measuring.Unlock()
-	return compare(w.cluster.Nodes(), before, after, time.Since(began), w.costs), nil
+	load.learn(w.costs)
+	load.weigh(w.cluster.Nodes(), w.costs)
+	return load, nil
+}
+
+// Reweigh gives the same window with every operation weighed by what its cost is known to be by now. Two windows that were
+// weighed when each ended differ in what was known of the costs, and so seem to differ in load where nothing has changed.
+func (w *Workload) Reweigh(load Load) Load {
+	w.measuring.Lock()
+	defer w.measuring.Unlock()
+	load.weigh(w.cluster.Nodes(), w.costs)
+	return load
 }
 
 // sample reads the counters of every started copy.
@@ -138,20 +153,14 @@ func (w *Workload) sample(ctx context.Context) (map[identity]counters, error) {
 	return sample, nil
 }
 
-// compare turns two samples into rates per node. costs is what each index's operations came to in earlier windows; this
-// one is added.
-func compare(inOrder []realcluster.Node, before, after map[identity]counters, window time.Duration, costs map[string]counters) Load {
-	nodes := map[string]int{}
-	for i, n := range inOrder {
-		nodes[n.Name] = i
-	}
+// compare turns two samples into what each copy did in between, and into the loads per node that need no weighing.
+func compare(inOrder []realcluster.Node, before, after map[identity]counters, window time.Duration) Load {
+	nodes := positions(inOrder)
 	perNode := func() []float64 { return make([]float64, len(nodes)) }
-	load := Load{
-		Window: window, Search: perNode(), SearchBusy: perNode(), Index: perNode(), IndexBusy: perNode(), Disk: perNode(),
-	}
-	grown := map[identity]counters{} // what each copy did in the window
+	load := Load{Window: window, SearchBusy: perNode(), IndexBusy: perNode(), Disk: perNode(), did: map[identity]counters{}}
 	for id, now := range after {
-		load.Disk[nodes[id.node]] += float64(now.bytes)
+		node := nodes[id.node]
+		load.Disk[node] += float64(now.bytes)
 		then, found := before[id]
 		did := counters{
 			queries: now.queries - then.queries, searchMillis: now.searchMillis - then.searchMillis,
@@ -161,14 +170,10 @@ func compare(inOrder []realcluster.Node, before, after map[identity]counters, wi
 			load.Changed = append(load.Changed, fmt.Sprintf("%s/%d on %s", id.index, id.shard, id.node))
 			continue
 		}
-		grown[id] = did
-		sum := costs[id.index]
-		sum.queries += did.queries
-		sum.searchMillis += did.searchMillis
-		sum.writes += did.writes
-		sum.indexMillis += did.indexMillis
-		costs[id.index] = sum
+		load.did[id] = did
 		load.Queries += did.queries
+		load.SearchBusy[node] += perSecond(did.searchMillis, window)
+		load.IndexBusy[node] += perSecond(did.indexMillis, window)
 	}
 	for id := range before {
 		if _, found := after[id]; !found {
@@ -176,18 +181,43 @@ func compare(inOrder []realcluster.Node, before, after map[identity]counters, wi
 		}
 	}
 	slices.Sort(load.Changed)
-	for id, did := range grown {
+	return load
+}
+
+// learn adds what the operations of the window took to costs, which has the sums of each index.
+func (l *Load) learn(costs map[string]counters) {
+	for id, did := range l.did {
+		sum := costs[id.index]
+		sum.queries += did.queries
+		sum.searchMillis += did.searchMillis
+		sum.writes += did.writes
+		sum.indexMillis += did.indexMillis
+		costs[id.index] = sum
+	}
+}
+
+// weigh sets Search and Index anew: what each copy did times what that costs in its index.
+func (l *Load) weigh(inOrder []realcluster.Node, costs map[string]counters) {
+	nodes := positions(inOrder)
+	l.Search, l.Index = make([]float64, len(nodes)), make([]float64, len(nodes))
+	for id, did := range l.did {
 		node, all := nodes[id.node], costs[id.index]
-		load.SearchBusy[node] += perSecond(did.searchMillis, window)
-		load.IndexBusy[node] += perSecond(did.indexMillis, window)
 		if all.queries > 0 {
-			load.Search[node] += perSecond(all.searchMillis, window) * float64(did.queries) / float64(all.queries)
+			l.Search[node] += perSecond(all.searchMillis, l.Window) * float64(did.queries) / float64(all.queries)
 		}
 		if all.writes > 0 {
-			load.Index[node] += perSecond(all.indexMillis, window) * float64(did.writes) / float64(all.writes)
+			l.Index[node] += perSecond(all.indexMillis, l.Window) * float64(did.writes) / float64(all.writes)
 		}
 	}
-	return load
+}
+
+// positions is each node's place in the order of the cluster's nodes, by name.
+func positions(inOrder []realcluster.Node) map[string]int {
+	nodes := map[string]int{}
+	for i, n := range inOrder {
+		nodes[n.Name] = i
+	}
+	return nodes
 }
 
 // perSecond turns milliseconds of work within window into seconds per second.

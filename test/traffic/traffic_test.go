@@ -110,8 +110,20 @@ func TestCompare(t *testing.T) {
 			"back/0 on n0", "back/0 was on n0", "moved/0 on n1", "moved/0 was on n0", "reset/0 on n1",
 		},
 	}
-	if diff := cmp.Diff(want, compare(nodes, before, after, 10*time.Second, map[string]counters{}), cmpopts.EquateApprox(1e-12, 0)); diff != "" {
+	equal := cmp.Options{cmpopts.EquateApprox(1e-12, 0), cmpopts.IgnoreUnexported(Load{})}
+	costs := map[string]counters{}
+	load := compare(nodes, before, after, 10*time.Second)
+	load.learn(costs)
+	load.weigh(nodes, costs)
+	if diff := cmp.Diff(want, load, equal); diff != "" {
 		t.Errorf("load (-want +got):\n%s", diff)
+	}
+	// A later window has queries cost twice as much on average; the same window then weighs twice as much.
+	costs["a"] = counters{queries: 4000, searchMillis: 40000, writes: 20, indexMillis: 40}
+	load.weigh(nodes, costs)
+	want.Search = []float64{0.3, 0.1}
+	if diff := cmp.Diff(want, load, equal); diff != "" {
+		t.Errorf("load weighed again (-want +got):\n%s", diff)
 	}
 	if ratio := PeakToMean([]float64{3, 1, 0, 0}); ratio != 3 {
 		t.Errorf("peak to mean of 3 1 0 0 is %g, want 3", ratio)
