@@ -3,7 +3,6 @@ package traffic
 import (
 	"context"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -44,8 +43,8 @@ func TestSkew(t *testing.T) {
 		expected := PeakToMean(w.ExpectedSearch(copies))
 		moves, reached := level(t, w, c.Nodes(), copies)
 		t.Logf("search load is expected to peak at %.2f of the mean; %d moves would level it to %.2f", expected, moves, reached)
-		if reached > 1.10 || moves > 20 {
-			t.Errorf("%d moves bring the expected peak only to %.2f of the mean: this workload cannot be balanced well", moves, reached)
+		if reached > levelGoal || moves > 20 {
+			t.Errorf("%d moves bring the expected peak only to %.3f of the mean: this workload cannot be balanced well", moves, reached)
 		}
 
 		stop := w.Start()
@@ -130,9 +129,12 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// levelGoal is the peak over mean that a few moves have to bring the workload to, for it to be a fair test of a balancer.
+const levelGoal = 1.10
+
 // level moves copies of the workload, best one first, as long as that lowers the sum of squares of the expected loads
-// and their peak is above 1.05 of the mean. It keeps to one copy of a shard in a zone. It returns the number of moves
-// and the peak reached.
+// and their peak is above the goal. The hot copies alone do not always add up to even nodes: the others fill the gaps. It
+// keeps to one copy of a shard in a zone. It returns the number of moves and the peak reached.
 func level(t *testing.T, w *Workload, nodes []realcluster.Node, copies []realcluster.Copy) (moves int, peak float64) {
 	t.Helper()
 	zones := map[string]string{}
@@ -154,14 +156,14 @@ func level(t *testing.T, w *Workload, nodes []realcluster.Node, copies []realclu
 		return sum
 	}
 	for now := squares(); ; moves++ {
-		if peak = PeakToMean(w.ExpectedSearch(copies)); peak <= 1.05 {
+		if peak = PeakToMean(w.ExpectedSearch(copies)); peak <= levelGoal {
 			return moves, peak
 		}
 		best, bestAt, bestNode := now-1e-9, -1, ""
 		for at := range copies {
 			home := copies[at].Node
 			for _, node := range nodes {
-				if node.Name == home || !slices.Contains(w.Hot, copies[at].Index) || !legal(at, node) {
+				if node.Name == home || !legal(at, node) {
 					continue
 				}
 				copies[at].Node = node.Name
