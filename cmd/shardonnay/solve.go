@@ -20,13 +20,24 @@ import (
 	"github.com/shardonnay/shardonnay/internal/solver/worker"
 )
 
-// addSolver gives a command the flags of the search.
-func addSolver(cmd *cobra.Command) *solver.Options {
-	var o solver.Options
+// searching is how a command searches.
+type searching struct {
+	solver.Options
+	greedy bool
+	moves  int
+	bytes  float64
+}
+
+// addSearch gives a command the flags of the search.
+func addSearch(cmd *cobra.Command) *searching {
+	var o searching
 	flags := cmd.Flags()
 	flags.DurationVar(&o.TimeLimit, "time-limit", 30*time.Second, "`time` for the search")
 	flags.Int64Var(&o.WorkLimit, "work-limit", 0, "`units` of work for the search, for answers that repeat exactly; 0 is no limit")
 	flags.IntVar(&o.Workers, "workers", 0, "`threads`; 0 is one per core")
+	flags.BoolVar(&o.greedy, "greedy", false, "search as a plain greedy does, for comparison: best moves and swaps until none pays")
+	flags.IntVar(&o.moves, "max-moves", 0, "`number` of moves at most; 0 leaves the problem's own limit")
+	flags.Float64Var(&o.bytes, "max-bytes", 0, "`bytes` moved at most; 0 leaves the problem's own limit")
 	flags.Float64Var(&o.TargetGap, "target-gap", 0, "stop at this `gap`, a ratio")
 	return &o
 }
@@ -40,7 +51,7 @@ func newSolve() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 	}
 	output := addFormat(cmd)
-	options := addSolver(cmd)
+	options := addSearch(cmd)
 	cmd.Flags().Uint64Var(&options.Seed, "seed", 1, "`number` that the search's random choices grow from")
 	assignment := cmd.Flags().String("assignment", "", "write the assignment to `FILE`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -77,7 +88,7 @@ func newBenchSolver() *cobra.Command {
 		Example: "  shardonnay bench solver --nodes 100 --copies 6000 --seed 1 --time-limit 10s -o json\n  shardonnay bench solver --nodes 50 --copies 3000 --lambda 0.2",
 	}
 	output := addFormat(cmd)
-	options := addSolver(cmd)
+	options := addSearch(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&o.Nodes, "nodes", o.Nodes, "`number` of nodes")
 	flags.IntVar(&o.Copies, "copies", o.Copies, "`number` of shard copies, about")
@@ -120,15 +131,29 @@ func newBenchSolver() *cobra.Command {
 }
 
 // solveAndReport solves in this very process: the memory and time it reports are those of the search.
-func solveAndReport(cmd *cobra.Command, p *model.Problem, o solver.Options, seed uint64, assignment string, output format) error {
+func solveAndReport(cmd *cobra.Command, p *model.Problem, o searching, seed uint64, assignment string, output format) error {
 	progress := newProgress(os.Stderr)
 	defer progress.done()
 	o.Progress = func(point solver.TracePoint) {
 		progress.say("%s: objective %.6g, at least %.6g", point.Phase, point.Objective, point.LowerBound)
 	}
-	result, err := solver.Solve(cmd.Context(), p, o)
-	if err != nil {
-		return err
+	if o.moves < 0 || o.bytes < 0 {
+		return &cluster.Error{Class: cluster.Invalid, Op: "read the limits", Err: errors.New("a number of moves or bytes is negative"), Hint: "Give 0 for no limit"}
+	}
+	if o.moves > 0 {
+		p.Limits.MaxMoves = o.moves
+	}
+	if o.bytes > 0 {
+		p.Limits.MaxBytes = o.bytes
+	}
+	var result *solver.Result
+	if o.greedy {
+		result = solver.Descent(cmd.Context(), p, o.Options)
+	} else {
+		var err error
+		if result, err = solver.Solve(cmd.Context(), p, o.Options); err != nil {
+			return err
+		}
 	}
 	progress.done()
 	if assignment != "" {
@@ -140,11 +165,11 @@ func solveAndReport(cmd *cobra.Command, p *model.Problem, o solver.Options, seed
 		}
 	}
 	report := solver.NewReport(p, seed, result)
+	write := printReport
 	if output == asJSON {
-		err = printJSON(cmd.OutOrStdout(), report)
-	} else {
-		err = printReport(cmd.OutOrStdout(), report)
+		write = func(w io.Writer, r solver.Report) error { return printJSON(w, r) }
 	}
+	err := write(cmd.OutOrStdout(), report)
 	if err == nil && !report.Checked {
 		return &cluster.Error{Class: cluster.Rejected, Op: "check the answer", Err: errors.New("the independent check does not agree with the search"), Hint: "Please report this with the problem file"}
 	}

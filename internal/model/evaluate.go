@@ -2,10 +2,13 @@ package model
 
 // Term is one named part of the objective.
 type Term struct {
-	Name   string  `json:"name"` // "balance.search", "spread", "must_leave", "tier", "move"
+	Name   string  `json:"name"` // "balance.search", "spread", "must_leave", "tier", MoveTerm
 	Weight float64 `json:"weight"`
 	Value  float64 `json:"value"` // weight included
 }
+
+// MoveTerm names the term that moves pay.
+const MoveTerm = "move"
 
 // Evaluate computes the objective of an assignment from its definition, term by term, in the order of
 // docs/formulation.md. It is slow and plain on purpose: the search keeps sums, this is what they are checked against.
@@ -49,7 +52,7 @@ func Evaluate(p *Problem, node []int32) []Term {
 	for excess := range p.tierExcess(node) {
 		tier += p.tierPrice(excess.depth) * float64(excess.copies)
 	}
-	return append(terms, Term{"spread", 1, spread}, Term{"must_leave", 1, leave}, Term{"tier", 1, tier}, Term{"move", 1, move})
+	return append(terms, Term{"spread", 1, spread}, Term{"must_leave", 1, leave}, Term{"tier", 1, tier}, Term{MoveTerm, 1, move})
 }
 
 // Total is the objective: the sum of the terms.

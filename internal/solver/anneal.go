@@ -111,10 +111,33 @@ func (k *chain) step(temperature float64) {
 		}
 		return
 	}
-	if k.accept(k.DeltaLegal(int(c), n), temperature) && k.Legal(int(c), n) && k.affordable(c, n, -1) {
+	if !k.affordable(c, n, -1) {
+		k.exchange(c, n, temperature)
+	} else if k.accept(k.DeltaLegal(int(c), n), temperature) && k.Legal(int(c), n) {
 		k.move(c, n)
 		k.note(c)
 	}
+}
+
+// exchange lets another copy go home for what the move of c to n takes from the budgets.
+func (k *chain) exchange(c, n int32, temperature float64) {
+	if len(k.out) == 0 {
+		return
+	}
+	e := k.out[k.rng.IntN(len(k.out))]
+	was, home := k.Node(int(e)), k.f.p.Copies[e].Node
+	if e == c || !k.in[home] || !k.Legal(int(e), home) {
+		return
+	}
+	back := k.Delta(int(e), home)
+	k.move(e, home)
+	if k.affordable(c, n, -1) && k.accept(back+k.DeltaLegal(int(c), n), temperature) && k.Legal(int(c), n) {
+		k.move(c, n)
+		k.note(c)
+		k.note(e)
+		return
+	}
+	k.move(e, was)
 }
 
 // note keeps the list of copies that are away.

@@ -1,5 +1,10 @@
 package solver
 
+import (
+	"container/heap"
+	"slices"
+)
+
 // least is the smallest gain that counts: below it, differences are the rounding of sums.
 func (s *search) least() float64 { return 1e-12 * (1 + s.Objective()) }
 
@@ -107,4 +112,50 @@ func (s *search) bestSwaps(allow *allowance) (made int, over bool) {
 		}
 	}
 	return made, false
+}
+
+// steepest makes the single moves that gain most, one after the other, within the budgets until none pays: what a person
+// would do with a list of the best moves. Whose best move is looked at again only when it comes up, or when one of its nodes
+// has changed.
+func (s *search) steepest(allow *allowance) {
+	waiting := &moveQueue{delta: make(map[int32]float64)}
+	to := make(map[int32]int32)
+	put := func(c int32) {
+		delete(waiting.delta, c)
+		if n := s.bestMove(c); n >= 0 {
+			to[c], waiting.delta[c] = n, s.Delta(int(c), n)
+			heap.Push(waiting, queuedMove{c, waiting.delta[c]})
+		}
+	}
+	work := func(do func()) (over bool) {
+		was := s.work
+		do()
+		return allow.spent(s.work - was)
+	}
+	for _, c := range s.pool {
+		if work(func() { put(c) }) {
+			return
+		}
+	}
+	for waiting.Len() > 0 {
+		m := heap.Pop(waiting).(queuedMove)
+		if delta, known := waiting.delta[m.copy]; !known || delta != m.delta {
+			continue
+		}
+		n, from := to[m.copy], s.Node(int(m.copy))
+		if s.Delta(int(m.copy), n) > m.delta+s.least() || !s.Legal(int(m.copy), n) || !s.affordable(m.copy, n, -1) {
+			put(m.copy) // something has come between: no more than it, or not at all
+			continue
+		}
+		s.move(m.copy, n)
+		if work(func() {
+			for _, list := range [2][]int32{slices.Clone(s.on[from]), slices.Clone(s.on[n])} {
+				for _, c := range list {
+					put(c)
+				}
+			}
+		}) {
+			return
+		}
+	}
 }

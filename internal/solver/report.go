@@ -22,8 +22,9 @@ type Report struct {
 	LowerBoundKind  BoundKind          `json:"lower_bound_kind"`
 	Moves           int                `json:"moves"`
 	BytesMoved      float64            `json:"bytes_moved"`
-	WallS           float64            `json:"wall_s"` // seconds of the solve
-	CPUS            float64            `json:"cpu_s"`  // seconds of the process meanwhile
+	BytesLowerBound float64            `json:"bytes_lower_bound"` // no placement of that balance with so many moves moves fewer bytes
+	WallS           float64            `json:"wall_s"`            // seconds of the solve
+	CPUS            float64            `json:"cpu_s"`             // seconds of the process meanwhile
 	PeakRSSBytes    int64              `json:"peak_rss_bytes"`
 	PairsPriced     int64              `json:"pairs_priced"`
 	ColumnsBuilt    int64              `json:"columns_built"`
@@ -33,6 +34,7 @@ type Report struct {
 	Limit           Limit              `json:"limit"`
 	Trace           []TracePoint       `json:"trace"`
 	TimeTo          map[string]float64 `json:"time_to"` // seconds to a captured share, against the bound proven by the end
+	GainCurve       []CurvePoint       `json:"gain_curve"`
 	Checked         bool               `json:"checked"`
 }
 
@@ -74,6 +76,8 @@ func NewReport(p *model.Problem, seed uint64, r *Result) Report {
 			report.BytesMoved += k.Bytes
 		}
 	}
+	report.BytesLowerBound = bytesLowerBound(p, r, report.Moves)
+	report.GainCurve = GainCurve(p, r.Assignment)
 	for _, milestone := range milestones {
 		for _, point := range r.Trace {
 			if captured(r.ObjectiveBefore, point.Objective, r.LowerBound) >= milestone.share {
@@ -83,6 +87,22 @@ func NewReport(p *model.Problem, seed uint64, r *Result) Report {
 		}
 	}
 	return report
+}
+
+// bytesLowerBound is what the lower bound says of the bytes alone: whatever moves as many copies to the same balance costs
+// at least the bound, and what of that is neither balance nor the price of moves is paid for bytes. 0 where bytes are free.
+func bytesLowerBound(p *model.Problem, r *Result, moves int) float64 {
+	price := p.Objective.Move.PerByte
+	if price == 0 {
+		return 0
+	}
+	left := r.LowerBound - p.Objective.Move.PerMove*float64(moves)
+	for _, term := range model.Evaluate(p, r.Assignment) {
+		if term.Name != model.MoveTerm {
+			left -= term.Value
+		}
+	}
+	return max(0, left/price)
 }
 
 // peakRSS is the most memory this process has had resident, in bytes.

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -14,8 +15,11 @@ import (
 // TestReport: the fields other programs rely on, and figures that can be checked by hand.
 func TestReport(t *testing.T) {
 	p := &model.Problem{
-		Version: 1, Dimensions: []model.Dimension{{Name: "search", Weight: 1}}, Nodes: make([]model.Node, 2), Groups: make([]model.Group, 2),
-		Indices: make([]model.Index, 1), Copies: []model.Copy{{Bytes: 10}, {Bytes: 7}},
+		Version: 1, Dimensions: []model.Dimension{{Name: "search", Weight: 1}},
+		Nodes:   []model.Node{{ID: "a", Capacity: []float64{1}}, {ID: "b", Capacity: []float64{1}, AcceptsNew: true}},
+		Classes: []model.Class{{Nodes: []int32{0, 1}}}, Groups: []model.Group{{Name: "x/0"}, {Name: "y/0"}}, Indices: make([]model.Index, 1),
+		Copies:    []model.Copy{{Bytes: 10, Load: []float64{1}, MoveWeight: 1}, {Group: 1, Bytes: 7, Load: []float64{1}, MoveWeight: 1}},
+		Objective: model.Objective{Phi: model.Parabola(1), Move: model.MovePrice{PerByte: 0.001, PerMove: 0.002}},
 	}
 	r := &Result{
 		Status: Feasible, Assignment: []int32{0, 1}, ObjectiveBefore: 1, Objective: 0.02, LowerBound: 0.01, BoundKind: Lagrangian, Limit: NoLimit, Checked: true,
@@ -25,6 +29,13 @@ func TestReport(t *testing.T) {
 	report := NewReport(p, 7, r)
 	if report.Moves != 1 || report.BytesMoved != 7 || report.PeakRSSBytes < 1<<20 {
 		t.Errorf("moves %d, bytes %g, memory %d", report.Moves, report.BytesMoved, report.PeakRSSBytes)
+	}
+	// The move to b evens all out: what is left is the price of the move, of which the bound says 0.01.
+	if report.BytesLowerBound < 7.999 || report.BytesLowerBound > 8.001 {
+		t.Errorf("bytes at least %g, want (0.01 - 0.002) / 0.001", report.BytesLowerBound)
+	}
+	if curve := report.GainCurve; len(curve) != 2 || curve[1].Moves != 1 || curve[1].Bytes != 7 || math.Abs(curve[1].Objective-0.009) > 1e-12 {
+		t.Errorf("gain curve %v", curve)
 	}
 	// Of 0.99 that could be gained: 0.5 is half of it, 0.95 is 0.9596, 0.98 is 0.9899.
 	if diff := cmp.Diff(map[string]float64{"0.90": 1, "0.97": 1.5}, report.TimeTo); diff != "" {
@@ -44,7 +55,7 @@ func TestReport(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"bytes_moved", "captured", "checked", "clp_iterations", "columns_built", "cpu_s", "gap", "instance", "limit", "lower_bound", "lower_bound_kind", "lp_solves",
+		"bytes_lower_bound", "bytes_moved", "captured", "checked", "clp_iterations", "columns_built", "cpu_s", "gain_curve", "gap", "instance", "limit", "lower_bound", "lower_bound_kind", "lp_solves",
 		"moves", "objective", "objective_before", "pairs_priced", "peak_rss_bytes", "rounds", "status", "time_to", "trace", "version", "wall_s",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {

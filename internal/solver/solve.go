@@ -131,11 +131,14 @@ func Solve(ctx context.Context, p *model.Problem, o Options) (*Result, error) {
 }
 
 // Descent is the plain greedy search alone, as a yardstick: best moves and best swaps from the present state until none
-// pays. Its bound is the trivial one.
+// pays. Where a budget is set, the moves that gain most come first. Its bound is the trivial one.
 func Descent(ctx context.Context, p *model.Problem, o Options) *Result {
 	r := newRun(ctx, p, o)
 	s := newSearch(r.f, nil, r.f.everything())
 	allow := r.allow(1, 1)
+	if r.budgeted() {
+		s.steepest(&allow)
+	}
 	s.descend(&allow)
 	r.take(s, "descent")
 	r.spent(&allow)
@@ -285,12 +288,20 @@ func (r *run) open() (start, error) {
 		return free, err
 	}
 	tol := boundTolerance * r.result.Objective / float64(len(nodes)) / 4
-	bound, answers, work := q.nodeBound(nodes, seat, tol, nodeSteps, r.o.Workers)
-	r.result.Counters.PairsPriced += asked + work
-	r.result.Counters.Rounds++
-	r.used += asked + work
-	r.prove(bound, Nodewise)
-	if free.bound = bound; r.enough() {
+	r.result.Counters.PairsPriced += asked
+	r.used += asked
+	look := func(at *prices) (float64, []answer) {
+		bound, answers, work := f.newPricer(at, r.rng).nodeBound(nodes, seat, tol, nodeSteps, r.o.Workers)
+		r.result.Counters.PairsPriced += work
+		r.result.Counters.Rounds++
+		r.used += work
+		r.prove(bound, Nodewise)
+		return bound, answers
+	}
+	var answers []answer
+	free.bound, answers = look(free.prices)
+	free, answers = r.priceBudgets(free, answers, look)
+	if r.enough() {
 		return free, nil
 	}
 	var leave []move
@@ -300,6 +311,58 @@ func (r *run) open() (start, error) {
 		}
 	}
 	return free, r.propose(leave, "leavers")
+}
+
+// budgetSteps is how often a budget's price is halved in.
+const budgetSteps = 10
+
+// priceBudgets finds what a move, and then a byte, has to cost for no more of them to be wanted than the budgets have: the
+// bound is concave in each price, and rises as long as more are wanted.
+func (r *run) priceBudgets(from start, answers []answer, look func(*prices) (float64, []answer)) (start, []answer) {
+	limits := &r.p.Limits
+	for _, budget := range []struct {
+		most  float64
+		price func(*prices) *float64
+		each  func(c int32) float64
+	}{
+		{float64(limits.MaxMoves), func(p *prices) *float64 { return &p.move }, func(int32) float64 { return 1 }},
+		{limits.MaxBytes, func(p *prices) *float64 { return &p.bytes }, func(c int32) float64 { return r.p.Copies[c].Bytes }},
+	} {
+		wanted := func(answers []answer) (sum float64) {
+			for i := range answers {
+				for _, x := range answers[i].leave {
+					sum += budget.each(x.copy)
+				}
+			}
+			return sum
+		}
+		want := wanted(answers)
+		if budget.most == 0 || want <= budget.most {
+			continue
+		}
+		low, high := 0.0, math.Inf(1)
+		try := (r.result.ObjectiveBefore - from.bound) / want // what one gains, on average
+		for range budgetSteps {
+			if left := r.allow(1, 1); left.timeOver() {
+				break
+			}
+			at := *from.prices
+			*budget.price(&at) = try
+			bound, found := look(&at)
+			if bound > from.bound {
+				from, answers = start{&at, bound}, found
+			}
+			if wanted(found) > budget.most {
+				low = try
+			} else {
+				high = try
+			}
+			if try = 4 * low; !math.IsInf(high, 1) {
+				try = (low + high) / 2
+			}
+		}
+	}
+	return from, answers
 }
 
 // flow finds prices, and with them a first bound.
@@ -387,16 +450,25 @@ func (r *run) propose(moves []move, phase string) error {
 const greedyPairs = 200_000
 
 func (r *run) greedy() {
-	if len(r.p.Copies)*len(r.p.Nodes) > greedyPairs {
+	small := len(r.p.Copies)*len(r.p.Nodes) <= greedyPairs
+	if !small && !r.budgeted() {
 		return
 	}
 	allow := r.allow(0.5, 1)
 	s := newSearch(r.f, nil, r.f.everything())
-	s.descend(&allow)
+	if r.budgeted() {
+		s.steepest(&allow) // as many moves as the budget has, at any size
+	}
+	if small {
+		s.descend(&allow)
+	}
 	r.take(s, "descent")
 	r.result.Counters.MovesTried += s.work
 	r.spent(&allow)
 }
+
+// budgeted tells whether moves or bytes are limited.
+func (r *run) budgeted() bool { return r.p.Limits.MaxMoves > 0 || r.p.Limits.MaxBytes > 0 }
 
 // exact tries everything where that is little.
 func (r *run) exact() {

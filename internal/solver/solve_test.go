@@ -88,6 +88,26 @@ func TestSolveIsNeverWorseThanDescent(t *testing.T) {
 	}
 }
 
+// Nor is a solve with a budget worse than the best so many moves one by one, and its bound knows the budget: it is far above
+// what all moves together could reach.
+func TestSolveIsNeverWorseThanTheBestMoves(t *testing.T) {
+	for seed := range uint64(3) {
+		free := solve(t, generate(t, 40, 2400, seed), Options{WorkLimit: 2_000_000, Seed: seed})
+		for _, moves := range []int{3, 12} {
+			p := generate(t, 40, 2400, seed)
+			p.Limits.MaxMoves = moves
+			d := Descent(context.Background(), p, Options{WorkLimit: 2_000_000})
+			r := solve(t, p, Options{WorkLimit: 2_000_000, Seed: seed})
+			if !d.Checked || d.Objective >= d.ObjectiveBefore || r.Objective > d.Objective {
+				t.Errorf("seed %d: %d moves come to %v, the best ones by one to %v, before is %v", seed, moves, r.Objective, d.Objective, d.ObjectiveBefore)
+			}
+			if known := (r.LowerBound - free.LowerBound) / (r.Objective - free.Objective); known < 0.5 {
+				t.Errorf("seed %d: %d moves come to %v, at least %v; without a budget %v, at least %v", seed, moves, r.Objective, r.LowerBound, free.Objective, free.LowerBound)
+			}
+		}
+	}
+}
+
 // Limits on work alone make a run repeat, whoever does the work.
 func TestSameWorkSameAnswer(t *testing.T) {
 	for name, p := range map[string]*model.Problem{
