@@ -26,7 +26,12 @@ type searching struct {
 	greedy bool
 	moves  int
 	bytes  float64
+
+	optimum float64 // where it is known; 0 elsewhere
 }
+
+// plantedVariant is the instance whose best placement is known by construction.
+const plantedVariant = "planted"
 
 // addSearch gives a command the flags of the search.
 func addSearch(cmd *cobra.Command) *searching {
@@ -98,14 +103,17 @@ func newBenchSolver() *cobra.Command {
 	flags.Float64Var(&o.DiskFill, "disk-fill", o.DiskFill, "`ratio` of the disks in use")
 	flags.Float64Var(&o.DiskLimit, "disk-limit", o.DiskLimit, "`ratio` of a disk that may be in use")
 	flags.Float64Var(&o.Lambda, "lambda", o.Lambda, "`price` of moving every byte once")
-	variant := flags.String("variant", "plain", "`kind` of cluster: "+strings.Join(instance.Variants(), ", "))
+	variant := flags.String("variant", "plain", "`kind` of cluster: "+strings.Join(instance.Variants(), ", ")+"; or "+plantedVariant+", whose optimum is known")
 	dump := flags.String("dump-problem", "", "also write the problem to `FILE`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		given := make(map[*pflag.Flag]string)
 		flags.Visit(func(f *pflag.Flag) { given[f] = f.Value.String() })
 		o = instance.Defaults(o.Nodes, o.Copies, o.Seed) // giants and the like by the number of nodes
-		if err := o.Vary(*variant); err != nil {
-			return err
+		planted := *variant == plantedVariant
+		if !planted {
+			if err := o.Vary(*variant); err != nil {
+				return err
+			}
 		}
 		for f, value := range given { // what is given stands, whatever the variant says
 			if err := f.Value.Set(value); err != nil {
@@ -114,7 +122,14 @@ func newBenchSolver() *cobra.Command {
 		}
 		progress := newProgress(os.Stderr)
 		progress.say("generating %d nodes and %d copies", o.Nodes, o.Copies)
-		p, err := instance.Generate(o)
+		var p *model.Problem
+		var optimum float64
+		var err error
+		if planted {
+			p, optimum, err = instance.Planted(o)
+		} else {
+			p, err = instance.Generate(o)
+		}
 		progress.done()
 		if err != nil {
 			return &cluster.Error{Class: cluster.Invalid, Op: "generate an instance", Err: err, Hint: "See shardonnay bench solver --help"}
@@ -125,6 +140,7 @@ func newBenchSolver() *cobra.Command {
 			}
 		}
 		options.Seed = o.Seed
+		options.optimum = optimum
 		return solveAndReport(cmd, p, *options, o.Seed, "", *output)
 	}
 	return cmd
@@ -165,6 +181,7 @@ func solveAndReport(cmd *cobra.Command, p *model.Problem, o searching, seed uint
 		}
 	}
 	report := solver.NewReport(p, seed, result)
+	report.Optimum = o.optimum
 	write := printReport
 	if output == asJSON {
 		write = func(w io.Writer, r solver.Report) error { return printJSON(w, r) }

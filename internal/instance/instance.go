@@ -145,9 +145,7 @@ func Generate(o Options) (*model.Problem, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	g := &generator{Options: o, rng: rand.New(rand.NewPCG(o.Seed, 0x5eed)), p: &model.Problem{
-		Version: model.ProblemVersion, Name: fmt.Sprintf("synthetic-n%d-c%d-s%d", o.Nodes, o.Copies, o.Seed),
-	}}
+	g := newGenerator(o)
 	g.nodes()
 	g.indices()
 	g.copies()
@@ -162,13 +160,21 @@ func Generate(o Options) (*model.Problem, error) {
 	return g.p, g.p.Validate()
 }
 
+func newGenerator(o Options) *generator {
+	return &generator{Options: o, cap: copyCap, rng: rand.New(rand.NewPCG(o.Seed, 0x5eed)), p: &model.Problem{
+		Version: model.ProblemVersion, Name: fmt.Sprintf("synthetic-n%d-c%d-s%d", o.Nodes, o.Copies, o.Seed),
+	}}
+}
+
 type generator struct {
 	Options
-	rng     *rand.Rand
-	p       *model.Problem
-	tenants []tenant
-	days    []dailyIndex
-	ages    []int // per copy: days
+	cap      float64 // no copy carries more than this share of a mean node's load
+	everyDay bool    // all indices are written, not only the newest
+	rng      *rand.Rand
+	p        *model.Problem
+	tenants  []tenant
+	days     []dailyIndex
+	ages     []int // per copy: days
 }
 
 func (g *generator) nodes() {
@@ -291,10 +297,10 @@ func (g *generator) copies() {
 			warmth = 0.5 // somebody investigates something old
 		}
 		written := 0.0
-		switch day.age {
-		case 0:
+		switch {
+		case day.age == 0 || g.everyDay:
 			written = 1
-		case 1:
+		case day.age == 1:
 			written = 0.12 // late data
 		}
 		for shard := range day.primaries {
@@ -329,7 +335,7 @@ func (g *generator) copies() {
 	g.scaleBytes(total * diskBytes * g.DiskFill)
 	for d, use := range []float64{searchUse * threads, indexUse * threads, 0, heapUse * heapBytes}[:min(g.Dimensions, 4)] {
 		if d != 2 {
-			g.scaleLoad(d, total*use, copyCap*total*use/float64(g.Nodes))
+			g.scaleLoad(d, total*use, g.cap*total*use/float64(g.Nodes))
 		}
 	}
 }
@@ -371,11 +377,14 @@ func (g *generator) scaleLoad(d int, total, most float64) {
 		if free <= 0 {
 			break
 		}
-		factor := (total - capped) / free
+		factor, cut := (total-capped)/free, most
+		if capped >= total { // not yet of the right size at all
+			factor, cut = total/(capped+free), math.Inf(1)
+		}
 		for c := range g.p.Copies {
 			k := &g.p.Copies[c]
-			if k.Load[d] >= most {
-				k.Load[d] = most
+			if k.Load[d] >= cut {
+				k.Load[d] = cut
 			} else {
 				k.Load[d] *= factor
 			}

@@ -17,8 +17,9 @@ type Report struct {
 	ObjectiveBefore float64            `json:"objective_before"`
 	Objective       float64            `json:"objective"`
 	LowerBound      float64            `json:"lower_bound"`
-	Captured        float64            `json:"captured"` // (before - objective)/(before - bound)
-	Gap             float64            `json:"gap"`      // (objective - bound)/|objective|
+	Optimum         float64            `json:"optimum,omitempty"` // of an instance whose optimum is known by construction
+	Captured        float64            `json:"captured"`          // (before - objective)/(before - bound)
+	Gap             float64            `json:"gap"`               // (objective - bound)/|objective|
 	LowerBoundKind  BoundKind          `json:"lower_bound_kind"`
 	Moves           int                `json:"moves"`
 	BytesMoved      float64            `json:"bytes_moved"`
