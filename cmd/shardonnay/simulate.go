@@ -22,10 +22,12 @@ func newSimulate() *cobra.Command {
 		Short: "Run a scenario file in the simulator, in virtual time, and check its assertions",
 		Long: "Plays a scenario (docs/scenarios.md): a virtual cluster, what happens to it, the daemon at work on it, and what must be true then.\n" +
 			"Exits with 1 when an assertion does not hold. The policy, limits and stop conditions are those of the configuration.",
-		Example: "  shardonnay simulate hot-index.txt\n  shardonnay simulate hot-index.txt --config shardonnay.yaml",
+		Example: "  shardonnay simulate hot-index.txt\n  shardonnay simulate hot-index.txt --config shardonnay.yaml\n" +
+			"  shardonnay simulate cluster.txt --serve 127.0.0.1:9200    # then point plan, doctor or run at it",
 		Args:    cobra.ExactArgs(1),
 	}
 	addConfig(cmd)
+	serve := cmd.Flags().String("serve", "", "once the story is over, answer for its cluster at `ADDRESS`, until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := loadConfig(cmd)
 		if err != nil {
@@ -45,7 +47,7 @@ func newSimulate() *cobra.Command {
 			log, _ = newLog(c.Log)
 		}
 		report, err := scenario.Run(cmd.Context(), sim.RunOptions{
-			Out: cmd.OutOrStdout(),
+			Out: cmd.OutOrStdout(), Serve: *serve,
 			Start: func(ctx context.Context, virtual *sim.Cluster, address string) (sim.Daemon, error) {
 				return startSimulated(ctx, c, virtual, address, log)
 			},

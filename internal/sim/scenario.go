@@ -53,6 +53,9 @@ type RunOptions struct {
 	// Start starts a daemon against the cluster, which answers at addr ("127.0.0.1:41234"). Scenarios with a daemon
 	// command need it.
 	Start func(ctx context.Context, c *Cluster, addr string) (Daemon, error)
+	// Serve is an address, "127.0.0.1:9200", at which the cluster answers once the story is over, with time going on as on the
+	// wall, until the context ends. Empty: the story's end is the end.
+	Serve string
 }
 
 // Report is how a scenario ended.
@@ -134,7 +137,35 @@ func (s *Scenario) Run(ctx context.Context, o RunOptions) (report Report, err er
 			return r.report, fmt.Errorf("%s:%d: %s: %w", s.Name, st.line, st.text, err)
 		}
 	}
+	if o.Serve != "" {
+		return r.report, r.serve(o.Serve)
+	}
 	return r.report, nil
+}
+
+// serve answers for the cluster until the run's context ends, which is no error then.
+func (r *run) serve(addr string) error {
+	switch {
+	case r.c == nil:
+		return errNoCluster
+	case r.daemon != nil:
+		if err := r.stop(); err != nil {
+			return err
+		}
+	}
+	if r.server != nil {
+		if err := r.server.Close(); err != nil {
+			return err
+		}
+	}
+	server, err := Serve(r.ctx, r.c, Options{Addr: addr, Speed: 1})
+	if err != nil {
+		return err
+	}
+	r.server = server
+	r.printf("the cluster answers at http://%s until this is interrupted", server.Addr())
+	<-r.ctx.Done()
+	return nil
 }
 
 // errNoCluster is what commands say that come before there is a cluster.
