@@ -24,7 +24,7 @@ func newSimulate() *cobra.Command {
 			"Exits with 1 when an assertion does not hold. The policy, limits and stop conditions are those of the configuration.",
 		Example: "  shardonnay simulate hot-index.txt\n  shardonnay simulate hot-index.txt --config shardonnay.yaml\n" +
 			"  shardonnay simulate cluster.txt --serve 127.0.0.1:9200    # then point plan, doctor or run at it",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 	}
 	addConfig(cmd)
 	serve := cmd.Flags().String("serve", "", "once the story is over, answer for its cluster at `ADDRESS`, until interrupted")

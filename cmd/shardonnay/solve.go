@@ -104,6 +104,8 @@ func newBenchSolver() *cobra.Command {
 	flags.Float64Var(&o.DiskLimit, "disk-limit", o.DiskLimit, "`ratio` of a disk that may be in use")
 	flags.Float64Var(&o.Lambda, "lambda", o.Lambda, "`price` of moving every byte once")
 	variant := flags.String("variant", "plain", "`kind` of cluster: "+strings.Join(instance.Variants(), ", ")+"; or "+plantedVariant+", whose optimum is known")
+	drift := flags.Float64("drift", 0, "solve, then change this `share` of the copies, and report the solve that goes on from the first")
+	warm := flags.Duration("warm-limit", 3*time.Second, "`time` for the solve that goes on")
 	dump := flags.String("dump-problem", "", "also write the problem to `FILE`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		given := make(map[*pflag.Flag]string)
@@ -134,12 +136,23 @@ func newBenchSolver() *cobra.Command {
 		if err != nil {
 			return &cluster.Error{Class: cluster.Invalid, Op: "generate an instance", Err: err, Hint: "See shardonnay bench solver --help"}
 		}
+		options.Seed = o.Seed
+		if *drift < 0 || *drift > 1 {
+			return &cluster.Error{Class: cluster.Invalid, Op: "read --drift", Err: errors.New("not a share from 0 to 1"), Hint: "2 % is 0.02"}
+		}
+		if *drift > 0 {
+			first, err := solver.Solve(cmd.Context(), p, options.Options)
+			if err != nil {
+				return err
+			}
+			p, optimum = instance.Drift(p, *drift, o.Seed), 0
+			options.Warm, options.TimeLimit = first.Warm, *warm
+		}
 		if *dump != "" {
 			if err := writeFile(*dump, p.Write); err != nil {
 				return err
 			}
 		}
-		options.Seed = o.Seed
 		options.optimum = optimum
 		return solveAndReport(cmd, p, *options, o.Seed, "", *output)
 	}

@@ -232,3 +232,27 @@ func TestVariants(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A drifted problem is valid, as legal as before, and differs in as many copies as asked.
+func TestDrift(t *testing.T) {
+	p := generate(t, Defaults(30, 2000, 4))
+	q := Drift(p, 0.04, 1)
+	if err := q.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if broken := broken(q); broken != "" {
+		t.Error(broken)
+	}
+	changed := 0
+	for c := range p.Copies {
+		if !slices.Equal(p.Copies[c].Load, q.Copies[c].Load) {
+			changed++
+		}
+	}
+	if fresh := len(q.Copies) - len(p.Copies); changed < 35 || changed > 40 || fresh < 35 || fresh > 42 {
+		t.Errorf("%d loads changed and %d copies are new, of %d", changed, fresh, len(p.Copies))
+	}
+	if before := len(generate(t, Defaults(30, 2000, 4)).Copies); before != len(p.Copies) {
+		t.Error("the first problem was touched")
+	}
+}

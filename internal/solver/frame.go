@@ -343,13 +343,18 @@ func (f *frame) findLarge() {
 			f.giant[d] = giantShare * fair / float64(nodes)
 		}
 	}
+	// Giants are those of one dimension, that with the most. Whether two of them share a node is bounded by what two of the
+	// smallest cost there: of different kinds, the smallest would be nothing.
 	var giants []int32
-	for c := range f.movable {
-		for d := range f.balance {
+	for d := range f.balance {
+		var of []int32
+		for c := range f.movable {
 			if f.movable[c] && f.load[c*f.resources+d] >= f.giant[d] {
-				giants = append(giants, int32(c))
-				break
+				of = append(of, int32(c))
 			}
+		}
+		if len(of) > len(giants) {
+			giants = of
 		}
 	}
 	if len(giants) > maxGiants {

@@ -27,9 +27,18 @@ type Options struct {
 	Progress  func(TracePoint)
 }
 
-// Warm is what one solve leaves for the next: the prices of the nodes' resources.
+// Warm is what one solve leaves for the next: the prices of the nodes' resources, and what it would move. What no longer
+// fits, because a node or a copy has gone or has moved, is left out.
 type Warm struct {
 	Prices map[string][]float64 `json:"prices"` // by node id; balance dimensions in order, then bytes, then copies
+	Moves  []WarmMove           `json:"moves"`
+}
+
+// WarmMove is a move of an answer, by names that outlive a problem.
+type WarmMove struct {
+	Group string `json:"group"`
+	From  string `json:"from"` // node id
+	To    string `json:"to"`
 }
 
 // Status is how a solve ended.
@@ -253,6 +262,11 @@ func (r *run) solve() error {
 	}
 	r.trace("start")
 	r.greedy()
+	if r.o.Warm != nil {
+		if err := r.propose(f.warmMoves(r.o.Warm), "warm"); err != nil || r.enough() {
+			return err
+		}
+	}
 	free, err := r.open()
 	if err != nil || r.enough() {
 		return err
@@ -511,8 +525,53 @@ func (r *run) finish() *Result {
 	case r.o.WorkLimit > 0 && r.used >= r.o.WorkLimit*8/10:
 		out.Status, out.Limit = Limited, WorkLimit
 	}
+	if out.Warm == nil {
+		out.Warm = &Warm{}
+	}
+	out.Warm.Moves = r.f.answerMoves(r.node)
 	out.Wall, out.CPU = time.Since(r.start), cpuTime()-r.cpu
 	return out
+}
+
+// answerMoves is what an assignment moves, by name.
+func (f *frame) answerMoves(node []int32) (moves []WarmMove) {
+	for c, n := range node {
+		if k := &f.p.Copies[c]; n != k.Node {
+			moves = append(moves, WarmMove{f.p.Groups[k.Group].Name, f.p.Nodes[k.Node].ID, f.p.Nodes[n].ID})
+		}
+	}
+	return moves
+}
+
+// warmMoves are the moves of an earlier answer, as far as copy and nodes still are there.
+func (f *frame) warmMoves(warm *Warm) (moves []move) {
+	nodes, groups := make(map[string]int32, len(f.p.Nodes)), make(map[string]int32)
+	for n := range f.p.Nodes {
+		nodes[f.p.Nodes[n].ID] = int32(n)
+	}
+	for _, m := range warm.Moves {
+		groups[m.Group] = -1
+	}
+	for g := range f.p.Groups {
+		if _, wanted := groups[f.p.Groups[g].Name]; wanted {
+			groups[f.p.Groups[g].Name] = int32(g)
+		}
+	}
+	for _, m := range warm.Moves {
+		g := groups[m.Group]
+		to, known := nodes[m.To]
+		from, still := nodes[m.From]
+		if g < 0 || !known || !still {
+			continue
+		}
+		for _, c := range f.group(g) {
+			if f.movable[c] && f.p.Copies[c].Node == from {
+				moves = append(moves, move{c, to})
+				break
+			}
+		}
+	}
+	return moves
 }
 
 // warmth is the prices by node id.
