@@ -109,8 +109,11 @@ results: build ## Measure on the real clusters for longer and write the table of
 	go test -timeout 120m -count=1 -v ./test/e2e -run TestResults -results
 
 .PHONY: bench
-bench: build ## Solve generated instances of 100 nodes x 6000 copies, and run the benchmarks
-	for seed in 1 2 3 4 5; do $(BIN) bench solver --nodes 100 --copies 6000 --seed $$seed --time-limit 10s -o json; done
+bench: build ## Climb the ladder of generated instances beside the yardsticks, write the table of docs/results.md (hours)
+	python3 bench/ladder.py --write
+
+.PHONY: bench-code
+bench-code: ## Run the benchmarks of the code
 	go test -run '^$$' -bench . -benchtime 3x ./internal/...
 
 .PHONY: clean

@@ -103,6 +103,8 @@ func applyPlan(cmd *cobra.Command, c *config.Config, p *plan.Plan, yes bool, out
 	if printErr := printApplied(cmd.OutOrStdout(), p, &report, output); err == nil {
 		err = printErr
 	}
+	landed, _ := report.OfPlan(mover.Landed)
+	stale, _ := report.OfPlan(mover.Stale)
 	switch {
 	case err != nil:
 		return err
@@ -111,11 +113,11 @@ func applyPlan(cmd *cobra.Command, c *config.Config, p *plan.Plan, yes bool, out
 			Class: cluster.Interrupted, Op: "apply the plan", Err: fmt.Errorf("%d moves under way were left to the cluster", len(report.InFlight)),
 			Hint: "Make a new plan for the rest",
 		}
-	case report.Count[mover.Landed] == len(p.Moves):
+	case landed == len(p.Moves):
 		return nil
-	case report.Count[mover.Stale] > 0:
+	case stale > 0:
 		return &cluster.Error{
-			Class: cluster.Stale, Op: "apply the plan", Err: fmt.Errorf("%d of %d moves no longer hold", report.Count[mover.Stale], len(p.Moves)), Hint: "Make a new plan",
+			Class: cluster.Stale, Op: "apply the plan", Err: fmt.Errorf("%d of %d moves no longer hold", stale, len(p.Moves)), Hint: "Make a new plan",
 		}
 	}
 	reason := "the other moves did not land"
@@ -123,7 +125,7 @@ func applyPlan(cmd *cobra.Command, c *config.Config, p *plan.Plan, yes bool, out
 		reason = report.Stop.Text
 	}
 	return &cluster.Error{
-		Class: cluster.Rejected, Op: "apply the plan", Err: fmt.Errorf("%d of %d moves landed: %s", report.Count[mover.Landed], len(p.Moves), reason), Hint: "Make a new plan once that is over",
+		Class: cluster.Rejected, Op: "apply the plan", Err: fmt.Errorf("%d of %d moves landed: %s", landed, len(p.Moves), reason), Hint: "Make a new plan once that is over",
 	}
 }
 
@@ -142,24 +144,29 @@ func printApplied(w io.Writer, p *plan.Plan, report *mover.Report, output format
 			State  mover.State `json:"state"`
 			Reason string      `json:"reason,omitempty"`
 			TookS  float64     `json:"took_s"`
+			// Adopted moves are none of the plan's: they were under way, and were watched to their end.
+			Adopted bool `json:"adopted,omitempty"`
 		}
 		outcomes := make([]outcome, 0, len(report.Outcomes))
 		for _, o := range report.Outcomes {
-			outcomes = append(outcomes, outcome{o.Move.Seq, o.State, o.Reason, o.Elapsed.Seconds()})
+			outcomes = append(outcomes, outcome{o.Move.Seq, o.State, o.Reason, o.Elapsed.Seconds(), o.Adopted})
 		}
 		return printJSON(w, map[string]any{
 			"version": 1, "plan": p.ID, "considered": report.Considered, "count": report.Count, "bytes_moved": report.BytesMoved, "moves": outcomes,
 		})
 	}
 	for _, o := range report.Outcomes {
-		if o.Reason != "" { // all but those that landed as planned
+		if o.Adopted {
+			fmt.Fprintf(w, "beside the plan: %s/%d from %s to %s was under way: %s\n", o.Move.Index, o.Move.Shard, o.Move.From.Name, o.Move.To.Name, o.State)
+		} else if o.Reason != "" { // all but those that landed as planned
 			fmt.Fprintf(w, "move %d of %s/%d from %s to %s: %s: %s\n", o.Move.Seq, o.Move.Index, o.Move.Shard, o.Move.From.Name, o.Move.To.Name, o.State, o.Reason)
 		}
 	}
 	for _, warning := range report.Warnings {
 		fmt.Fprintln(w, warning)
 	}
-	_, err := fmt.Fprintf(w, "%d of %d moves landed, %s\n", report.Count[mover.Landed], report.Considered, bytesText(float64(report.BytesMoved)))
+	landed, bytes := report.OfPlan(mover.Landed)
+	_, err := fmt.Fprintf(w, "%d of %d moves landed, %s\n", landed, report.Considered, bytesText(float64(bytes)))
 	return err
 }
 
@@ -178,6 +185,9 @@ func newMoveBar(out *os.File, p *plan.Plan) *moveBar {
 }
 
 func (b *moveBar) show(e mover.Event) {
+	if e.Adopted {
+		return // not the plan's
+	}
 	b.arrived[e.Move.Seq] = e.BytesArrived
 	if e.State.Ended() {
 		b.ended++

@@ -180,6 +180,35 @@ func TestPlansThatNoLongerFit(t *testing.T) {
 	}
 }
 
+// TestApplyBesideAnothersMove: a move that was under way when a plan is applied is watched, and is none of the plan's.
+func TestApplyBesideAnothersMove(t *testing.T) {
+	virtual := lopsided(t, sim.Config{})
+	url := serve(t, virtual, sim.Options{Speed: 10})
+	config := file(t, "c.yaml", "pin:\n  newest: false\n  write_share: 0\nstop:\n  node_settle: 0s\n")
+	saved := filepath.Join(t.TempDir(), "plan.json")
+	execute(t, "plan", "--config", config, "--address", url, "--one-sample", "--max-moves", "1", "--save", saved, "--detailed-exit-code").expect(t, 10)
+	content, err := os.ReadFile(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Read(strings.NewReader(string(content)))
+	if err != nil || len(p.Moves) != 1 {
+		t.Fatalf("a plan of one move was asked for: %v", err)
+	}
+	other := "a"
+	if p.Moves[0].Index == other {
+		other = "b"
+	}
+	if err := virtual.Move(other, 0, "n1", "n2"); err != nil {
+		t.Fatal(err)
+	}
+	applied := execute(t, "apply", saved, "--config", config, "--address", url, "--yes")
+	applied.expect(t, 0)
+	if !strings.Contains(applied.stdout, "1 of 1 moves landed") || !strings.Contains(applied.stdout, "beside the plan: "+other+"/0 from n1 to n2") {
+		t.Errorf("apply says %q", applied.stdout)
+	}
+}
+
 // TestManagedService: a service that refuses reroute is told apart by doctor, and apply says what is left.
 func TestManagedService(t *testing.T) {
 	virtual := lopsided(t, sim.Config{Managed: true})

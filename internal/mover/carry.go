@@ -147,7 +147,7 @@ func (c *carrying) ended(f *flight, reason string) {
 		c.m.ledger.update(f, c.m.clock.Now())
 	}
 	c.report.Count[f.state]++
-	c.report.Outcomes = append(c.report.Outcomes, Outcome{Move: f.move, State: f.state, Reason: reason, Elapsed: elapsed})
+	c.report.Outcomes = append(c.report.Outcomes, Outcome{Move: f.move, State: f.state, Reason: reason, Elapsed: elapsed, Adopted: f.adopted})
 	if f.state == Landed {
 		if !f.requested.IsZero() {
 			c.report.BytesMoved += f.move.Bytes

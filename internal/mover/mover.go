@@ -97,6 +97,20 @@ type Outcome struct {
 	State   State
 	Reason  string // why it did not land; empty where it did
 	Elapsed time.Duration
+	Adopted bool // it is none of the plan's: it was found under way
+}
+
+// OfPlan counts the plan's own moves that ended in a state, and what those that were carried out moved.
+func (r *Report) OfPlan(state State) (moves int, bytes int64) {
+	for i := range r.Outcomes {
+		if o := &r.Outcomes[i]; o.State == state && !o.Adopted {
+			moves++
+			if o.Reason == "" { // those that were so already have one
+				bytes += o.Move.Bytes
+			}
+		}
+	}
+	return moves, bytes
 }
 
 // Carry asks for p's moves as limits and the cluster's state permit and watches them, and those of earlier plans that are

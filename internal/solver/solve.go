@@ -244,8 +244,9 @@ func (r *run) enough() bool {
 		r.o.TimeLimit > 0 && time.Since(r.start) >= time.Duration(usable*float64(r.o.TimeLimit))
 }
 
-// roomShort is the gap after the opening from which on a large problem gets a flow: room is short then, and has a price.
-// Elsewhere a flow of that size takes longer to settle than all the rest, and proves less than the opening has.
+// roomShort is the gap after the opening from which on a large problem gets a flow and linear programs: room is short then,
+// and has a price. Elsewhere a flow of that size takes longer to settle than all the rest, and both prove less than the
+// opening has; all the time is the search's.
 const roomShort = 0.15
 
 // start is what linear programs may start from: prices, and what they prove node by node as far as that is known.
@@ -271,16 +272,16 @@ func (r *run) solve() error {
 	if err != nil || r.enough() {
 		return err
 	}
-	starts := []start{free}
-	if len(f.p.Nodes) <= partNodes || gap(r.result.Objective, r.result.LowerBound) > roomShort {
-		flow := r.flow()
-		if r.enough() {
-			return nil
-		}
-		starts = append(starts, start{flow.startPrices(), math.Inf(-1)})
-		if err := r.propose(flow.round(), "round"); err != nil {
-			return err
-		}
+	if len(f.p.Nodes) > partNodes && gap(r.result.Objective, r.result.LowerBound) <= roomShort {
+		return r.settle(rand.New(rand.NewPCG(r.rng.Uint64(), 2)))
+	}
+	flow := r.flow()
+	if r.enough() {
+		return nil
+	}
+	starts := []start{free, {flow.startPrices(), math.Inf(-1)}} // before rounding, which settles the flow elsewhere
+	if err := r.propose(flow.round(), "round"); err != nil {
+		return err
 	}
 	r.exact()
 	if r.enough() {
