@@ -40,7 +40,7 @@ def highs(problem, seconds):
     if done.returncode:
         print(done.stderr, file=sys.stderr)
         return None
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])  # HiGHS may greet first
 
 
 def captured(before, objective, bound):
