@@ -357,7 +357,7 @@ func (f *frame) findLarge() {
 			giants = of
 		}
 	}
-	if len(giants) > maxGiants {
+	if len(giants) > max(fewGiants, len(f.p.Nodes)/giantsOneIn) {
 		giants = nil // where most are large, none is special
 	}
 	f.setGiants(giants)
@@ -394,8 +394,9 @@ func (f *frame) within(nodes []int32) *frame {
 	return &part
 }
 
-// maxGiants bounds how many copies get a price of their own in the node bound.
-const maxGiants = 64
+// Giants get a price of their own in the node bound, and every node looks at every one of them: so many, or one for so many
+// nodes, are few enough. Where there are more, most copies are like that, and none is special.
+const fewGiants, giantsOneIn = 64, 16
 
 // cost is what load x costs in a slot.
 func (f *frame) cost(s *slot, x float64) float64 {

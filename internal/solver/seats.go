@@ -68,17 +68,18 @@ func assign(stay []float64, answers []answer) ([]float64, error) {
 		p.Columns.Add(worth/unit, positive)
 		p.Columns.Put(int32(g), 1)
 	}
-	for i := range answers {
-		row := int32(len(p.Rows))
-		for _, s := range answers[i].seats {
-			if s.cost < stay[s.node] {
-				p.Columns.Add(s.cost/unit, positive)
-				p.Columns.Put(s.node, 1)
-				p.Columns.Put(row, 1)
+	rows := make(map[int]int32) // per answer with a seat somebody may want
+	for g, seats := range cheapestSeats(stay, answers) {
+		for _, s := range seats {
+			row, known := rows[int(s.node)]
+			if !known {
+				row = int32(len(p.Rows))
+				rows[int(s.node)] = row
+				p.Rows = append(p.Rows, clp.Bounds{Lower: math.Inf(-1), Upper: 1})
 			}
-		}
-		if len(answers[i].seats) > 0 {
-			p.Rows = append(p.Rows, clp.Bounds{Lower: math.Inf(-1), Upper: 1})
+			p.Columns.Add(s.cost/unit, positive)
+			p.Columns.Put(int32(g), 1)
+			p.Columns.Put(row, 1)
 		}
 	}
 	solution, err := clp.Solve(p, clp.Limits{Iterations: 20000})
@@ -93,4 +94,22 @@ func assign(stay []float64, answers []answer) ([]float64, error) {
 		}
 	}
 	return seat, nil
+}
+
+// cheapestSeats lists for every giant the cheapest seats that cost less than staying is worth to it, by position in answers,
+// as many as there are giants: with so many to choose from, one is always left.
+func cheapestSeats(stay []float64, answers []answer) [][]candidate {
+	seats := make([][]candidate, len(stay))
+	for i := range answers {
+		for _, s := range answers[i].seats {
+			if s.cost < stay[s.node] {
+				seats[s.node] = append(seats[s.node], candidate{s.cost, int32(i)})
+			}
+		}
+	}
+	for g := range seats {
+		slices.SortStableFunc(seats[g], func(a, b candidate) int { return order(a.cost, b.cost) })
+		seats[g] = seats[g][:min(len(seats[g]), len(stay))]
+	}
+	return seats
 }

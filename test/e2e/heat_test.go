@@ -102,18 +102,15 @@ func TestHeatEvensOut(t *testing.T) {
 		t.Logf("cycles: %s", strings.Join(d.cyclesFrom(t, mostCycles), " "))
 		d.pause(t)
 		learned()
+		mark, err := w.Mark(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
 		after := measure(ctx, t, w, 12*time.Second)
 		t.Logf("after:  %s; by queries alone, in the long run, %.2f", after, expected(ctx, t, c, w))
 		if len(after.Changed) > 0 {
 			t.Errorf("copies changed while nothing should move: %v", after.Changed)
 		}
-		if peak := traffic.PeakToMean(after.Search); peak > goal {
-			t.Errorf("search peak/mean is %.2f after, the test wants at most %.2f", peak, goal)
-		}
-		// No worse than at the start by the same costs, or as even as search is asked to be: a level cluster need not stay exactly so.
-		before = w.Reweigh(before)
-		noWorse(t, "index", before.Index, after.Index)
-		noWorse(t, "disk", before.Disk, after.Disk)
 
 		released := d.position()
 		if code := d.stop(t); code != 0 {
@@ -126,7 +123,27 @@ func TestHeatEvensOut(t *testing.T) {
 		if got := setting(t, c, rebalanceKey); got != settingBefore {
 			t.Errorf("%s is %q, it was %q before", rebalanceKey, got, settingBefore)
 		}
-		staysPut(ctx, t, c, given.Returns)
+		// While all stays put, the fresh window goes on: where a server deals searches to copies at random, as Elasticsearch 7 does,
+		// a hot copy's share of twelve seconds is off by a tenth.
+		last := mark
+		staysPut(ctx, t, c, given.Returns, func() {
+			if now, err := w.Mark(ctx); err != nil {
+				t.Fatal(err)
+			} else if mark.SameCopies(now) {
+				last = now
+			}
+		})
+		if longer := w.Between(mark, last); longer.Window > after.Window {
+			t.Logf("and on: %s", longer)
+			after = longer
+		}
+		if peak := traffic.PeakToMean(after.Search); peak > goal {
+			t.Errorf("search peak/mean is %.2f after, the test wants at most %.2f", peak, goal)
+		}
+		// No worse than at the start by the same costs, or as even as search is asked to be: a level cluster need not stay exactly so.
+		before = w.Reweigh(before)
+		noWorse(t, "index", before.Index, after.Index)
+		noWorse(t, "disk", before.Disk, after.Disk)
 
 		totals := stop()
 		stopped = true
@@ -230,8 +247,8 @@ func setting(t *testing.T, c *realcluster.Cluster, key string) string {
 	return all[key]
 }
 
-// staysPut watches for half a minute that no copy moves, but those that giving back has named.
-func staysPut(ctx context.Context, t *testing.T, c *realcluster.Cluster, named []string) {
+// staysPut watches for half a minute that no copy moves, but those that giving back has named. It calls look time and again.
+func staysPut(ctx context.Context, t *testing.T, c *realcluster.Cluster, named []string, look func()) {
 	t.Helper()
 	place := func() map[string]string {
 		all, err := c.Copies(ctx)
@@ -263,6 +280,7 @@ func staysPut(ctx context.Context, t *testing.T, c *realcluster.Cluster, named [
 			watching = false
 		case <-ticker.C:
 		}
+		look()
 		now := place()
 		for where, shard := range before {
 			if _, still := now[where]; !still {

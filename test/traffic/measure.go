@@ -58,14 +58,47 @@ type counters struct {
 	bytes                 int64
 }
 
-// Measure reads the counters of all copies, waits for the window to pass, reads them again, and says what each node did
-// in between.
+// Mark is what the counters of all copies were at a moment.
+type Mark struct {
+	taken  time.Time
+	copies map[identity]counters
+}
+
+// Mark reads the counters of all copies, for a window to begin here.
+func (w *Workload) Mark(ctx context.Context) (Mark, error) {
+	copies, err := w.sample(ctx)
+	return Mark{time.Now(), copies}, err
+}
+
+// SameCopies tells whether every copy that was there at m is there at n, and no other.
+func (m Mark) SameCopies(n Mark) bool {
+	if len(m.copies) != len(n.copies) {
+		return false
+	}
+	for id := range m.copies {
+		if _, found := n.copies[id]; !found {
+			return false
+		}
+	}
+	return true
+}
+
+// Between says what each node did from one mark to another.
+func (w *Workload) Between(from, to Mark) Load {
+	load := compare(w.cluster.Nodes(), from.copies, to.copies, to.taken.Sub(from.taken))
+	w.measuring.Lock()
+	defer w.measuring.Unlock()
+	load.learn(w.costs)
+	load.weigh(w.cluster.Nodes(), w.costs)
+	return load
+}
+
+// Measure says what each node does in a window from now on.
 func (w *Workload) Measure(ctx context.Context, window time.Duration) (Load, error) {
-	before, err := w.sample(ctx)
+	mark, err := w.Mark(ctx)
 	if err != nil {
 		return Load{}, err
 	}
-	began := time.Now()
 	timer := time.NewTimer(window)
 	defer timer.Stop()
 	select {
@@ -73,16 +106,11 @@ func (w *Workload) Measure(ctx context.Context, window time.Duration) (Load, err
 		return Load{}, context.Cause(ctx)
 	case <-timer.C:
 	}
-	after, err := w.sample(ctx)
+	now, err := w.Mark(ctx)
 	if err != nil {
 		return Load{}, err
 	}
-	load := compare(w.cluster.Nodes(), before, after, time.Since(began))
-	w.measuring.Lock()
-	defer w.measuring.Unlock()
-	load.learn(w.costs)
-	load.weigh(w.cluster.Nodes(), w.costs)
-	return load, nil
+	return w.Between(mark, now), nil
 }
 
 // Reweigh gives the same window with every operation weighed by what its cost is known to be by now. Two windows that were
