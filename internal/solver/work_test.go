@@ -44,7 +44,7 @@ func TestWorkIsNotMoreThanItWas(t *testing.T) {
 	}
 	now := make(map[string]work)
 	for _, problem := range problems {
-		r, err := Solve(context.Background(), problem.p, Options{WorkLimit: 12_000_000, Seed: 1})
+		r, err := Solve(context.Background(), problem.p, Options{WorkLimit: 4_000_000, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
