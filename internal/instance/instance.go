@@ -243,7 +243,11 @@ func (g *generator) split() {
 
 // indices chooses tenants and how many primaries their daily indices have, so that all copies add up to about Copies.
 func (g *generator) indices() {
-	count := min(max(g.Copies/400, 6), 120)
+	// A cluster grows by tenants: with the same few on thousands of nodes, every daily primary would exceed a node.
+	count := max(g.Copies/400, 6)
+	if count > 120 {
+		count = g.Copies * 120 / 50_000
+	}
 	halfRange := math.Log(60) / 2
 	for range count {
 		volume := math.Exp(min(halfRange, max(-halfRange, g.rng.NormFloat64()*halfRange/2)))
