@@ -195,11 +195,12 @@ func solveAndReport(cmd *cobra.Command, p *model.Problem, o searching, seed uint
 	}
 	report := solver.NewReport(p, seed, result)
 	report.Optimum = o.optimum
-	write := printReport
+	var err error
 	if output == asJSON {
-		write = func(w io.Writer, r solver.Report) error { return printJSON(w, r) }
+		err = printJSON(cmd.OutOrStdout(), report)
+	} else {
+		err = printReport(cmd.OutOrStdout(), report)
 	}
-	err := write(cmd.OutOrStdout(), report)
 	if err == nil && !report.Checked {
 		return &cluster.Error{Class: cluster.Rejected, Op: "check the answer", Err: errors.New("the independent check does not agree with the search"), Hint: "Please report this with the problem file"}
 	}

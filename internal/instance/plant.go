@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -40,7 +41,9 @@ func Planted(o Options) (p *model.Problem, optimum float64, err error) {
 	g.indices()
 	g.copies()
 	hot := g.heatUp()
-	if err := g.level(); err != nil {
+	domains, _ := g.p.Domains()
+	all := &domains[0] // one class: one domain, whose means do not depend on who is where
+	if err := g.level(all); err != nil {
 		return nil, 0, err
 	}
 	g.objective()
@@ -52,7 +55,7 @@ func Planted(o Options) (p *model.Problem, optimum float64, err error) {
 		}
 	}
 	g.p.Objective.Phi = model.Parabola(start)
-	optimum = g.displace(hot)
+	optimum = g.displace(hot, all)
 	return g.p, optimum, g.p.Validate()
 }
 
@@ -88,19 +91,9 @@ func (g *generator) heatUp() (hot []int32) {
 
 // level places every copy, largest first, on the node where it makes the fullest dimension least full, of some tried at
 // random in a zone where its group has none.
-func (g *generator) level() error {
+func (g *generator) level(all *model.Domain) error {
 	D := g.Dimensions
-	mean := make([]float64, D)
-	for d := range mean {
-		load, capacity := 0.0, 0.0
-		for c := range g.p.Copies {
-			load += g.p.Copies[c].Load[d]
-		}
-		for n := range g.p.Nodes {
-			capacity += g.p.Nodes[n].Capacity[d]
-		}
-		mean[d] = load / capacity
-	}
+	mean := all.Mean
 	size := make([]float64, len(g.p.Copies))
 	turns := make([]int, len(g.p.Copies))
 	for c := range turns {
@@ -109,15 +102,7 @@ func (g *generator) level() error {
 			size[c] = max(size[c], l/mean[d]/g.p.Nodes[0].Capacity[d])
 		}
 	}
-	slices.SortStableFunc(turns, func(a, b int) int {
-		switch {
-		case size[a] > size[b]:
-			return -1
-		case size[a] < size[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(turns, func(a, b int) int { return cmp.Compare(size[b], size[a]) })
 	load := make([]float64, g.Nodes*D)
 	used := make([]float64, g.Nodes)
 	inZone := make([][zones]int, len(g.p.Groups))
@@ -163,16 +148,16 @@ func (g *generator) level() error {
 
 // displace puts hot copies on nodes that have none, as far as moving them away again is the cheapest cure there, and
 // returns what that costs in all.
-func (g *generator) displace(hot []int32) (optimum float64) {
+func (g *generator) displace(hot []int32, all *model.Domain) (optimum float64) {
 	s := model.NewPlacement(g.p, nil)
 	taken := make([]bool, g.Nodes)
 	for _, c := range hot {
 		taken[s.Node(int(c))] = true
 	}
-	dearest := g.cheapestRelief()
+	relief := g.cheapestRelief()
 	for _, x := range hot {
 		for _, n := range g.rng.Perm(g.Nodes) {
-			if taken[n] || !s.Legal(int(x), int32(n)) || !g.curable(s, x, n, dearest[n]) {
+			if taken[n] || !s.Legal(int(x), int32(n)) || !g.curable(s, all, x, n, relief[n]) {
 				continue
 			}
 			s.Move(int(x), int32(n))
@@ -204,7 +189,7 @@ func (g *generator) cheapestRelief() []float64 {
 
 // curable tells whether on node n the hot copy x costs nothing but search balance, and moving it away again is the cheapest
 // cure, where the others ask price for a unit of their load.
-func (g *generator) curable(s *model.Placement, x int32, n int, price float64) bool {
+func (g *generator) curable(s *model.Placement, all *model.Domain, x int32, n int, price float64) bool {
 	phi := &g.p.Objective.Phi
 	s.Move(int(x), int32(n))
 	defer s.Move(int(x), g.p.Copies[x].Node)
@@ -214,8 +199,7 @@ func (g *generator) curable(s *model.Placement, x int32, n int, price float64) b
 		}
 	}
 	over := s.Utilization(n, 0) - phi.Points[0]
-	domains, _ := g.p.Domains()
-	share, unit := g.p.Nodes[n].Capacity[0]/domains[0].Capacity[0], g.p.Nodes[n].Capacity[0]*domains[0].Mean[0] // of utilization 1
+	share, unit := g.p.Nodes[n].Capacity[0]/all.Capacity[0], g.p.Nodes[n].Capacity[0]*all.Mean[0] // of utilization 1
 	cost := g.p.MoveCost(int(x))
 	if over <= 0 || over*unit > g.p.Copies[x].Load[0] {
 		return false

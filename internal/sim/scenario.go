@@ -153,19 +153,23 @@ func (r *run) serve(addr string) error {
 			return err
 		}
 	}
+	if err := r.answer(Options{Addr: addr, Speed: 1}); err != nil {
+		return err
+	}
+	r.printf("the cluster answers at http://%s until this is interrupted", r.server.Addr())
+	<-r.ctx.Done()
+	return nil
+}
+
+// answer puts the cluster behind a port, in place of one before.
+func (r *run) answer(o Options) (err error) {
 	if r.server != nil {
 		if err := r.server.Close(); err != nil {
 			return err
 		}
 	}
-	server, err := Serve(r.ctx, r.c, Options{Addr: addr, Speed: 1})
-	if err != nil {
-		return err
-	}
-	r.server = server
-	r.printf("the cluster answers at http://%s until this is interrupted", server.Addr())
-	<-r.ctx.Done()
-	return nil
+	r.server, err = Serve(r.ctx, r.c, o)
+	return err
 }
 
 // errNoCluster is what commands say that come before there is a cluster.
@@ -200,17 +204,11 @@ func (r *run) start(every, perCall time.Duration) error {
 	case r.daemon != nil:
 		return errors.New("a daemon is at work already")
 	}
-	if r.server != nil {
-		if err := r.server.Close(); err != nil {
-			return err
-		}
-	}
-	server, err := Serve(r.ctx, r.c, Options{PerRequest: perCall})
+	err := r.answer(Options{PerRequest: perCall})
 	if err != nil {
 		return err
 	}
-	r.server = server
-	r.daemon, err = r.o.Start(r.ctx, r.c, server.Addr())
+	r.daemon, err = r.o.Start(r.ctx, r.c, r.server.Addr())
 	r.every, r.due = every, r.c.Now()
 	return err
 }

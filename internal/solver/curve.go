@@ -20,7 +20,7 @@ type CurvePoint struct {
 func GainCurve(p *model.Problem, assignment []int32) []CurvePoint {
 	curve, back := walk(p, p.Current(), assignment), walk(p, assignment, p.Current())
 	for i, there := range back {
-		if k := len(back) - 1 - i; there.Moves == k && there.Objective < curve[k].Objective {
+		if k := len(back) - 1 - i; there.Objective < curve[k].Objective {
 			curve[k] = there
 		}
 	}
@@ -34,13 +34,12 @@ func walk(p *model.Problem, from, to []int32) []CurvePoint {
 	s := model.NewPlacement(p, from)
 	point := func() CurvePoint { return CurvePoint{s.Moves(), s.BytesMoved(), s.Objective()} }
 	points := []CurvePoint{point()}
-	waiting := &moveQueue{delta: make(map[int32]float64)}
+	waiting := newMoveQueue()
 	near := make([][]int32, len(p.Nodes)) // per node: the copies that are to leave it or to come
 	put := func(c int32) {
-		delete(waiting.delta, c)
+		waiting.drop(c)
 		if n := to[c]; s.Node(int(c)) != n && s.Legal(int(c), n) {
-			waiting.delta[c] = s.Delta(int(c), n)
-			heap.Push(waiting, queuedMove{c, waiting.delta[c]})
+			waiting.put(c, s.Delta(int(c), n))
 		}
 	}
 	for c := range p.Copies {
@@ -49,11 +48,7 @@ func walk(p *model.Problem, from, to []int32) []CurvePoint {
 			put(int32(c))
 		}
 	}
-	for waiting.Len() > 0 {
-		m := heap.Pop(waiting).(queuedMove)
-		if delta, known := waiting.delta[m.copy]; !known || delta != m.delta {
-			continue // done, or looked at again since
-		}
+	for m, ok := waiting.next(); ok; m, ok = waiting.next() {
 		s.Move(int(m.copy), to[m.copy])
 		points = append(points, point())
 		put(m.copy)
@@ -82,6 +77,28 @@ type queuedMove struct {
 type moveQueue struct {
 	list  []queuedMove
 	delta map[int32]float64
+}
+
+func newMoveQueue() *moveQueue { return &moveQueue{delta: make(map[int32]float64)} }
+
+// put queues a copy's move, in place of one queued before.
+func (q *moveQueue) put(c int32, delta float64) {
+	q.delta[c] = delta
+	heap.Push(q, queuedMove{c, delta})
+}
+
+// drop forgets a copy's move.
+func (q *moveQueue) drop(c int32) { delete(q.delta, c) }
+
+// next takes the move that gains most; ok is false where none is left.
+func (q *moveQueue) next() (m queuedMove, ok bool) {
+	for q.Len() > 0 {
+		m = heap.Pop(q).(queuedMove)
+		if delta, known := q.delta[m.copy]; known && delta == m.delta {
+			return m, true
+		}
+	}
+	return m, false
 }
 
 // Len is the number of entries; container/heap calls it.

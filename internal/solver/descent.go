@@ -1,9 +1,6 @@
 package solver
 
-import (
-	"container/heap"
-	"slices"
-)
+import "slices"
 
 // least is the smallest gain that counts: below it, differences are the rounding of sums.
 func (s *search) least() float64 { return 1e-12 * (1 + s.Objective()) }
@@ -118,13 +115,13 @@ func (s *search) bestSwaps(allow *allowance) (made int, over bool) {
 // would do with a list of the best moves. Whose best move is looked at again only when it comes up, or when one of its nodes
 // has changed.
 func (s *search) steepest(allow *allowance) {
-	waiting := &moveQueue{delta: make(map[int32]float64)}
+	waiting := newMoveQueue()
 	to := make(map[int32]int32)
 	put := func(c int32) {
-		delete(waiting.delta, c)
+		waiting.drop(c)
 		if n := s.bestMove(c); n >= 0 {
-			to[c], waiting.delta[c] = n, s.Delta(int(c), n)
-			heap.Push(waiting, queuedMove{c, waiting.delta[c]})
+			to[c] = n
+			waiting.put(c, s.Delta(int(c), n))
 		}
 	}
 	work := func(do func()) (over bool) {
@@ -137,11 +134,7 @@ func (s *search) steepest(allow *allowance) {
 			return
 		}
 	}
-	for waiting.Len() > 0 {
-		m := heap.Pop(waiting).(queuedMove)
-		if delta, known := waiting.delta[m.copy]; !known || delta != m.delta {
-			continue
-		}
+	for m, ok := waiting.next(); ok; m, ok = waiting.next() {
 		n, from := to[m.copy], s.Node(int(m.copy))
 		if s.Delta(int(m.copy), n) > m.delta+s.least() || !s.Legal(int(m.copy), n) || !s.affordable(m.copy, n, -1) {
 			put(m.copy) // something has come between: no more than it, or not at all

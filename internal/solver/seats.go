@@ -68,13 +68,13 @@ func assign(stay []float64, answers []answer) ([]float64, error) {
 		p.Columns.Add(worth/unit, positive)
 		p.Columns.Put(int32(g), 1)
 	}
-	rows := make(map[int]int32) // per answer with a seat somebody may want
+	rows := make(map[int32]int32) // per answer with a seat somebody may want
 	for g, seats := range cheapestSeats(stay, answers) {
 		for _, s := range seats {
-			row, known := rows[int(s.node)]
+			row, known := rows[s.node]
 			if !known {
 				row = int32(len(p.Rows))
-				rows[int(s.node)] = row
+				rows[s.node] = row
 				p.Rows = append(p.Rows, clp.Bounds{Lower: math.Inf(-1), Upper: 1})
 			}
 			p.Columns.Add(s.cost/unit, positive)

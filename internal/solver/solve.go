@@ -358,7 +358,7 @@ func (r *run) priceBudgets(from start, answers []answer, look func(*prices) (flo
 		low, high := 0.0, math.Inf(1)
 		try := (r.result.ObjectiveBefore - from.bound) / want // what one gains, on average
 		for range budgetSteps {
-			if left := r.allow(1, 1); left.timeOver() {
+			if r.enough() {
 				break
 			}
 			at := *from.prices

@@ -129,7 +129,7 @@ func TestHeatEvensOut(t *testing.T) {
 		staysPut(ctx, t, c, given.Returns, func() {
 			if now, err := w.Mark(ctx); err != nil {
 				t.Fatal(err)
-			} else if mark.SameCopies(now) {
+			} else if w.SameCopies(mark, now) {
 				last = now
 			}
 		})

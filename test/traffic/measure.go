@@ -70,17 +70,9 @@ func (w *Workload) Mark(ctx context.Context) (Mark, error) {
 	return Mark{time.Now(), copies}, err
 }
 
-// SameCopies tells whether every copy that was there at m is there at n, and no other.
-func (m Mark) SameCopies(n Mark) bool {
-	if len(m.copies) != len(n.copies) {
-		return false
-	}
-	for id := range m.copies {
-		if _, found := n.copies[id]; !found {
-			return false
-		}
-	}
-	return true
+// SameCopies tells whether every copy can be compared between the marks: none has moved, come or gone.
+func (w *Workload) SameCopies(from, to Mark) bool {
+	return len(compare(w.cluster.Nodes(), from.copies, to.copies, to.taken.Sub(from.taken)).Changed) == 0
 }
 
 // Between says what each node did from one mark to another.
