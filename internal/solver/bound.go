@@ -18,30 +18,32 @@ const (
 	boundTolerance = 1e-4
 )
 
-// bound proves node by node: at the prices it starts from, and then at those of linear programs over parts of the nodes. It
-// returns who leaves, by the last programs.
+// bound proves node by node: first at prices of the lumps' seats, and then, if there are prices of rooms to start from, at
+// those of linear programs over parts of the nodes. It returns who leaves, by the last programs.
 func (r *run) bound(starts []start, rng *rand.Rand, allow *allowance) (leave []move, err error) {
 	f := r.f
 	tol := boundTolerance * max(0, r.result.ObjectiveBefore-r.result.LowerBound)
-	p := &proof{run: r, rng: rng, allow: allow, tol: tol, nodes: f.nodes(), node: slices.Clone(r.node)}
-	best := starts[len(starts)-1].prices
-	parts := (len(p.nodes) + partNodes - 1) / partNodes
-	if parts == 1 {
-		run, err := p.solve([][]int32{p.nodes}, best)
-		if err != nil {
-			return nil, err
-		}
-		r.prove(run.bound, Nodewise)
-		r.result.Warm = f.warmth(run.prices)
-		return run.leave, nil
+	p := &proof{run: r, f: f, rng: rng, allow: allow, tol: tol, nodes: f.nodes(), node: slices.Clone(r.node), more: len(starts) > 1}
+	if len(starts) > 1 && gap(r.result.Objective, r.result.LowerBound) > roomShort {
+		// Prices of rooms are what matters. Only who nearly fills a node is a lump then: the programs come further.
+		starts = starts[1:]
+		own := *f
+		own.lumpFrom = giantShare
+		own.setLumps(own.lumpy(mostLumps))
+		p.f = &own
+	} else if leave, err = p.seats(&starts[0], seatLevels, 1); err != nil || len(starts) == 1 || allow.spent(0) {
+		return leave, err
 	}
+	parts := (len(p.nodes) + partNodes - 1) / partNodes
+	var best *prices
 	reached := math.Inf(-1)
-	for _, s := range starts {
+	for i := range starts {
+		s := &starts[i]
 		if math.IsInf(s.bound, -1) {
-			s.bound = p.evaluate(s.prices, nil)
+			s.bound = p.evaluate(s.prices)
 		}
 		if s.bound > reached {
-			reached, best = s.bound, s.prices
+			reached, best = s.bound, p.seated(s)
 		}
 	}
 	for range deals {
@@ -50,6 +52,11 @@ func (r *run) bound(starts []start, rng *rand.Rand, allow *allowance) (leave []m
 			return nil, err
 		}
 		leave = run.leave
+		if parts == 1 {
+			r.prove(run.bound, Nodewise)
+			best = run.prices
+			break
+		}
 		// Each part found prices as if it were alone. Together they may be too low somewhere for all the others: on the
 		// way there from the best so far, they are not yet.
 		raised := false
@@ -58,7 +65,7 @@ func (r *run) bound(starts []start, rng *rand.Rand, allow *allowance) (leave []m
 				break
 			}
 			at := best.blend(run.prices, way)
-			if b := p.evaluate(at, run.seat); b > reached {
+			if b := p.evaluate(at); b > reached {
 				reached, best, raised = b, at, true
 				break
 			}
@@ -74,16 +81,130 @@ func (r *run) bound(starts []start, rng *rand.Rand, allow *allowance) (leave []m
 // proof is what the steps of one bound share.
 type proof struct {
 	*run
+	f     *frame
 	rng   *rand.Rand
 	allow *allowance
 	tol   float64
 	nodes []int32
 	node  []int32 // the answer when it began
+	more  bool    // other programs follow the seats
+}
+
+const (
+	// seatShare is the part of the bound's allowance that is for the seats, where other programs follow.
+	seatShare = 0.5
+	// seatTolerance is how far the bound may stay below what the program could prove, as a share of the objective.
+	seatTolerance = 1e-3
+)
+
+// seatLevels is for how many lumps prices of seats are looked for, the largest ones first: those matter most, and take the
+// shortest time, for every node looks at every lump in every round.
+var seatLevels = []int{32, mostLumps, 4 * mostLumps, 16 * mostLumps}
+
+// seats finds prices of the lumps' seats, for as many lumps as one level says after the other, each from where the one before
+// came to. It returns who leaves by the last program.
+func (p *proof) seats(from *start, levels []int, workers int) (leave []move, err error) {
+	share := 1.0
+	if p.more {
+		share = seatShare
+	}
+	allow := p.allow.part(share, 1, 1)[0]
+	defer func() { p.allow.used += allow.used }()
+	for _, most := range levels {
+		f := *p.f
+		f.setLumps(p.f.lumpy(most))
+		if len(f.lumps) == 0 || from.seats != nil && len(f.lumps) <= len(from.of.lumps) {
+			continue // nothing new
+		}
+		s, err := newSeating(f.newPricer(from.prices, p.rng), p.nodes)
+		if err != nil {
+			return nil, err
+		}
+		q := s.start(p.node)
+		if from.seats != nil {
+			f.seatsOf(q.p, from.of, from.seats)
+		}
+		best, err := s.search(q, p.node, seatTolerance*p.result.Objective, p.goal(), workers, &allow, func(bound float64) {
+			from.bound = max(from.bound, bound)
+			p.prove(bound, Nodewise)
+		})
+		if moves := s.leavers(); moves != nil {
+			leave = moves
+		}
+		s.close()
+		p.count(s.work, len(s.choices), s.solves, s.iterations, s.rounds)
+		from.of, from.seats = &f, best.p
+		if err != nil || allow.spent(0) || p.enough() {
+			return leave, err
+		}
+	}
+	return leave, nil
+}
+
+// seated are a start's prices for the lumps of the whole frame.
+func (p *proof) seated(s *start) *prices {
+	q := p.f.newPricer(s.prices, p.rng).cheapSeats(&p.allow.used)
+	if s.seats != nil {
+		p.f.seatsOf(q.p, s.of, s.seats)
+	}
+	return q.p
+}
+
+// count books work.
+func (r *run) count(pairs int64, columns, solves int, iterations int64, rounds int) {
+	c := &r.result.Counters
+	c.PairsPriced += pairs
+	c.ColumnsBuilt += int64(columns)
+	c.LPSolves += int64(solves)
+	c.CLPIterations += iterations
+	c.Rounds += int64(rounds)
+}
+
+// apart looks for seats in parts of the nodes, as if each were alone: what the programs then choose proves nothing for the
+// whole, but tells who should leave.
+func (p *proof) apart(parts [][]int32) (leave []move, err error) {
+	f := p.f
+	leaves, errs, works := make([][]move, len(parts)), make([]error, len(parts)), make([]seating, len(parts))
+	shares := p.allow.part(1, len(parts), p.o.Workers)
+	seeds := make([]*rand.Rand, len(parts))
+	for i := range seeds {
+		seeds[i] = rand.New(rand.NewPCG(p.rng.Uint64(), uint64(i)))
+	}
+	parallel(p.o.Workers, len(parts), 1, func(i, _ int) int64 {
+		part := f.within(parts[i])
+		if len(part.lumps) == 0 || shares[i].timeOver() {
+			return 0
+		}
+		s, err := newSeating(part.newPricer(part.noPrices(), seeds[i]), parts[i])
+		if errs[i] = err; err != nil {
+			return 0
+		}
+		defer s.close()
+		tol := seatTolerance * p.result.Objective / float64(len(parts))
+		_, errs[i] = s.search(s.start(p.node), p.node, tol, math.Inf(1), 1, &shares[i], func(float64) {})
+		leaves[i], works[i] = s.leavers(), *s
+		return 0
+	})
+	for i := range parts {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		p.allow.used += shares[i].used
+		p.count(works[i].work, len(works[i].choices), works[i].solves, works[i].iterations, works[i].rounds)
+		leave = append(leave, leaves[i]...)
+	}
+	slices.SortFunc(leave, func(a, b move) int { return int(a.copy - b.copy) })
+	return leave, nil
+}
+
+// goal is the bound that ends the solve.
+func (r *run) goal() float64 {
+	return r.result.Objective - max(proven, r.o.TargetGap)*max(math.Abs(r.result.Objective), 1e-9)
 }
 
 // evaluate proves what prices prove for all nodes together.
-func (p *proof) evaluate(at *prices, seat []float64) float64 {
-	bound, _, work := p.f.newPricer(at, p.rng).nodeBound(p.nodes, seat, p.tol/float64(len(p.nodes))/4, nodeSteps, p.o.Workers)
+func (p *proof) evaluate(at *prices) float64 {
+	bound, _, work := p.f.newPricer(at, p.rng).nodeBound(p.nodes, p.tol/float64(len(p.nodes))/4, nodeSteps, p.o.Workers)
 	p.allow.used += work
 	p.result.Counters.PairsPriced += work
 	p.result.Counters.Rounds++
@@ -105,37 +226,33 @@ func (p *proof) solve(parts [][]int32, from *prices) (all masterRun, err error) 
 	}
 	shares := p.allow.part(share, len(parts), p.o.Workers)
 	parallel(p.o.Workers, len(parts), 1, func(i, _ int) int64 {
-		part := f
+		part, start := f, from
 		if len(parts) > 1 {
 			part = f.within(parts[i])
+			start = part.newPricer(from.unseated(), seeds[i]).cheapSeats(&shares[i].used).p
+			part.seatsOf(start, f, from)
 		}
 		if masters[i], errs[i] = newMaster(part, parts[i]); errs[i] == nil {
 			defer masters[i].close()
-			runs[i], errs[i] = masters[i].generate(from, p.node, p.tol/float64(len(parts)), seeds[i], &shares[i])
+			runs[i], errs[i] = masters[i].generate(start, p.node, p.tol/float64(len(parts)), seeds[i], &shares[i])
 		}
 		return 0
 	})
-	all = masterRun{prices: f.noPrices(), seat: make([]float64, len(f.giants)), bound: runs[0].bound}
+	all = masterRun{prices: f.noPrices(), bound: runs[0].bound}
+	all.prices.seat, all.prices.crowd = make([]float64, len(f.lumps)), make([]float64, len(f.crowdRoom))
 	for i, m := range masters {
 		if errs[i] != nil {
 			return all, errs[i]
 		}
 		p.allow.used += shares[i].used
-		c := &p.result.Counters
-		c.PairsPriced += m.pairs
-		c.ColumnsBuilt += int64(len(m.columns))
-		c.LPSolves += int64(m.solves)
-		c.CLPIterations += m.iterations
-		c.Rounds += int64(m.rounds)
+		p.count(m.pairs, len(m.columns), m.solves, m.iterations, m.rounds)
 		all.leave = append(all.leave, runs[i].leave...)
 		for _, n := range parts[i] {
 			copy(all.prices.slot[int(n)*f.resources:int(n+1)*f.resources], runs[i].prices.slot[int(n)*f.resources:])
 		}
 		all.prices.move = max(all.prices.move, runs[i].prices.move)
 		all.prices.bytes = max(all.prices.bytes, runs[i].prices.bytes)
-		for g, c := range m.f.giants {
-			all.seat[slices.Index(f.giants, c)] = runs[i].seat[g]
-		}
+		f.seatsOf(all.prices, m.f, runs[i].prices)
 	}
 	return all, nil
 }

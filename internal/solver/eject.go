@@ -77,32 +77,3 @@ func (s *search) takeBack(steps []undoable) {
 		s.move(u.copy, u.from)
 	}
 }
-
-// large are the copies that fill the most of a node, largest first: giants, and the next of them.
-func (f *frame) large(most int) []int32 {
-	type item struct {
-		copy int32
-		size float64
-	}
-	var items []item
-	for c := range f.p.Copies {
-		if !f.movable[c] {
-			continue
-		}
-		size := 0.0
-		for d, l := range f.loads(int32(c))[:f.balance] {
-			if f.giant[d] > 0 {
-				size = max(size, l/f.giant[d])
-			}
-		}
-		if size > 0 {
-			items = append(items, item{int32(c), size})
-		}
-	}
-	slices.SortStableFunc(items, func(a, b item) int { return order(b.size, a.size) })
-	var list []int32
-	for _, x := range items[:min(len(items), most)] {
-		list = append(list, x.copy)
-	}
-	return list
-}

@@ -31,9 +31,19 @@ type frame struct {
 	tiers     [][]int32 // depth, node: value id; the last row is "no value"
 	tierNow   []float64 // per group: what it pays for tiers now
 	big       []float64 // per balance dimension: loads above this are priced node by node
-	giants    []int32   // copies that nearly fill a mean node alone
-	isGiant   []bool    // per copy
-	giant     []float64 // per balance dimension: the load from which on a copy is one
+	fair      []float64 // per balance dimension: a mean node's fair share, in load; 0 where nothing costs
+	lumpFrom  float64   // the size from which a copy is a lump
+	lumps     []int32   // copies so large that only whole seats do for them, ascending
+	lumpOf    []int32   // per copy: its position in lumps, -1 for the others
+	crowds    [][]crowd // per group: its tier caps, where it has a lump
+	crowded   []bool    // per node: copies at home there are of such groups
+	crowdRoom []float64 // per crowd's value: how many more copies the cap allows than are at home there
+}
+
+// crowd is a tier cap of a group, value by value.
+type crowd struct {
+	row   []int32 // per node: its value
+	first int32   // value v has position first+v in crowdRoom
 }
 
 // slot is the cost of one resource on one node as a function of its load x, in native units:
@@ -64,14 +74,17 @@ type scheme struct {
 	depths []int     // rows of tiers that are told apart
 	cells  [][]int32 // nodes that accept copies, by cell
 	nodes  []int32   // all of them
+	takes  []bool    // per node: it is one of them
 }
 
 const (
 	// maxCells bounds the cells of a scheme: a cell per host would be hundreds, and the group subproblem enumerates
 	// cells. Deeper limits are left out then, which only makes the bound weaker.
 	maxCells = 24
-	// giantShare is how much of a mean node's fair share makes a copy a giant: whether two of its like share a node
-	// decides the cost then, so it is not cut into fractions. Smaller ones are many, and fractions of many are close.
+	// lumpShare is how much of a mean node's fair share makes a copy a lump: a few fill a node then, so which of them share
+	// one decides the cost, and they are not cut into fractions. Smaller ones are many, and fractions of many are close.
+	lumpShare = 0.25
+	// giantShare is how much lets a lump nearly fill one alone.
 	giantShare = 0.8
 	// bigRank is the share of copies priced by a linear function of their load alone. The rest may overflow a node's
 	// free range and is priced node by node, ten times slower.
@@ -188,8 +201,12 @@ func (f *frame) newScheme(class int32, limited uint64) scheme {
 			s.nodes = append(s.nodes, n)
 		}
 	}
+	s.takes = make([]bool, len(f.p.Nodes))
 	if len(s.nodes) == 0 {
 		return s
+	}
+	for _, n := range s.nodes {
+		s.takes[n] = true
 	}
 	s.cells = [][]int32{s.nodes}
 	for depth := range f.tiers {
@@ -219,6 +236,11 @@ func (f *frame) newScheme(class int32, limited uint64) scheme {
 
 // targets are the nodes that copy c might move to; its own may be among them.
 func (f *frame) targets(c int32) []int32 { return f.schemes[f.schemeOf[f.p.Copies[c].Group]].nodes }
+
+// mayTake tells whether node n is one of them.
+func (f *frame) mayTake(n, c int32) bool {
+	return f.schemes[f.schemeOf[f.p.Copies[c].Group]].takes[n]
+}
 
 func (f *frame) findMovable() {
 	f.movable = make([]bool, len(f.p.Copies))
@@ -317,9 +339,8 @@ func (f *frame) priceStaying() {
 }
 
 func (f *frame) findLarge() {
-	f.big = make([]float64, f.balance)
+	f.big, f.fair = make([]float64, f.balance), make([]float64, f.balance)
 	var values []float64
-	f.giant = make([]float64, f.balance)
 	for d := range f.balance {
 		values = values[:0]
 		for c := range f.movable {
@@ -331,42 +352,92 @@ func (f *frame) findLarge() {
 		if len(values) > 0 {
 			f.big[d] = values[int(float64(len(values)-1)*bigRank)]
 		}
-		fair, nodes := 0.0, 0
+		nodes := 0
 		for i := d; i < len(f.slots); i += f.resources {
 			if s := &f.slots[i]; s.share > 0 {
-				fair += 1 / s.scale
+				f.fair[d] += 1 / s.scale
 				nodes++
 			}
 		}
-		f.giant[d] = math.Inf(1)
-		if nodes > 0 {
-			f.giant[d] = giantShare * fair / float64(nodes)
-		}
+		f.fair[d] /= float64(max(1, nodes))
 	}
-	// Giants are those of one dimension, that with the most. Whether two of them share a node is bounded by what two of the
-	// smallest cost there: of different kinds, the smallest would be nothing.
-	var giants []int32
-	for d := range f.balance {
-		var of []int32
-		for c := range f.movable {
-			if f.movable[c] && f.load[c*f.resources+d] >= f.giant[d] {
-				of = append(of, int32(c))
-			}
-		}
-		if len(of) > len(giants) {
-			giants = of
-		}
-	}
-	if len(giants) > max(fewGiants, len(f.p.Nodes)/giantsOneIn) {
-		giants = nil // where most are large, none is special
-	}
-	f.setGiants(giants)
+	f.lumpFrom = lumpShare
+	f.setLumps(f.lumpy(mostLumps))
 }
 
-func (f *frame) setGiants(giants []int32) {
-	f.giants, f.isGiant = giants, make([]bool, len(f.p.Copies))
-	for _, c := range giants {
-		f.isGiant[c] = true
+// lumpy lists the copies of at least a lump's size, in order, the largest of them if there are more than most.
+func (f *frame) lumpy(most int) []int32 {
+	var lumps []int32
+	for _, c := range f.large(most) {
+		if f.size(c) < f.lumpFrom {
+			break
+		}
+		lumps = append(lumps, c)
+	}
+	slices.Sort(lumps)
+	return lumps
+}
+
+// size is how much of a mean node's fair share copy c has, in the dimension where that is most.
+func (f *frame) size(c int32) float64 {
+	size := 0.0
+	for d, fair := range f.fair {
+		if fair > 0 {
+			size = max(size, f.load[int(c)*f.resources+d]/fair)
+		}
+	}
+	return size
+}
+
+// large are the movable copies of the largest size, largest first.
+func (f *frame) large(most int) []int32 {
+	size := make([]float64, len(f.p.Copies))
+	var list []int32
+	for c := range size {
+		if f.movable[c] {
+			if size[c] = f.size(int32(c)); size[c] > 0 {
+				list = append(list, int32(c))
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int32) int { return order(size[b], size[a]) })
+	return list[:min(len(list), most)]
+}
+
+func (f *frame) setLumps(lumps []int32) {
+	f.lumps, f.lumpOf = lumps, make([]int32, len(f.p.Copies))
+	for c := range f.lumpOf {
+		f.lumpOf[c] = -1
+	}
+	f.crowds, f.crowdRoom = make([][]crowd, len(f.p.Groups)), nil
+	for at, c := range lumps {
+		f.lumpOf[c] = int32(at)
+		if g := f.p.Copies[c].Group; f.crowds[g] == nil {
+			f.addCrowds(g)
+		}
+	}
+	f.crowded = make([]bool, len(f.p.Nodes))
+	for n, home := range f.home {
+		f.crowded[n] = slices.ContainsFunc(home, func(c int32) bool { return f.lumpOf[c] >= 0 || f.crowds[f.p.Copies[c].Group] != nil })
+	}
+}
+
+// addCrowds adds the caps of group g. Deep ones with many values, hosts, are left out: the bound then does not know them.
+func (f *frame) addCrowds(g int32) {
+	for _, limit := range f.p.Groups[g].TierCaps {
+		row, _ := f.tierRow(limit)
+		values := slices.Max(row) + 1
+		if values > maxCells {
+			continue
+		}
+		home := make([]int, values)
+		for _, e := range f.group(g) {
+			home[row[f.p.Copies[e].Node]]++
+		}
+		f.crowds[g] = append(f.crowds[g], crowd{row, int32(len(f.crowdRoom))})
+		for _, k := range home {
+			f.crowdRoom = append(f.crowdRoom, float64(max(limit.Count()-k, 0)))
+		}
 	}
 }
 
@@ -383,20 +454,24 @@ func (f *frame) within(nodes []int32) *frame {
 	}
 	part.schemes = make([]scheme, len(f.schemes))
 	for k := range f.schemes {
-		part.schemes[k] = scheme{depths: f.schemes[k].depths, nodes: keep(f.schemes[k].nodes)}
+		part.schemes[k] = scheme{depths: f.schemes[k].depths, nodes: keep(f.schemes[k].nodes), takes: f.schemes[k].takes}
 		for _, cell := range f.schemes[k].cells {
 			if left := keep(cell); len(left) > 0 {
 				part.schemes[k].cells = append(part.schemes[k].cells, left)
 			}
 		}
 	}
-	part.setGiants(slices.DeleteFunc(slices.Clone(f.giants), func(c int32) bool { return !in[f.p.Copies[c].Node] }))
+	part.movable = slices.Clone(f.movable)
+	for c := range part.movable {
+		part.movable[c] = part.movable[c] && in[f.p.Copies[c].Node]
+	}
+	part.setLumps(part.lumpy(mostLumps))
 	return &part
 }
 
-// Giants get a price of their own in the node bound, and every node looks at every one of them: so many, or one for so many
-// nodes, are few enough. Where there are more, most copies are like that, and none is special.
-const fewGiants, giantsOneIn = 64, 16
+// mostLumps is how many lumps there are at most in a linear program with rooms, the largest first: every node looks at every one
+// of them in every round.
+const mostLumps = 256
 
 // cost is what load x costs in a slot.
 func (f *frame) cost(s *slot, x float64) float64 {

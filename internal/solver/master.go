@@ -30,6 +30,7 @@ type master struct {
 	moves   int32 // rows of the budgets; -1 where there are none
 	bytes   int32
 	seated  map[move]bool // seats that are columns
+	crowd   []float64     // prices of the crowds, fixed
 	columns []column
 
 	pairs, iterations int64
@@ -38,10 +39,10 @@ type master struct {
 
 // column is what a column of the program stands for: a node's choice, or a seat.
 type column struct {
-	node   int32 // of a choice; -1 for a seat
-	leave  []int32
-	giants []int32
-	seat   move
+	node  int32 // of a choice; -1 for a seat
+	leave []int32
+	come  []int32 // lumps
+	seat  move
 }
 
 func newMaster(f *frame, nodes []int32) (*master, error) {
@@ -124,7 +125,7 @@ func (g *growth) node(n int32, a *answer, room *vector) {
 	for i := range a.leave {
 		cost -= f.stayPrice[a.leave[i].copy]
 	}
-	meaning := column{node: n, giants: a.giants}
+	meaning := column{node: n, come: a.come}
 	left := make([]float64, f.resources)
 	for d := range f.balance {
 		if s := &f.slots[int(n)*f.resources+d]; s.share > 0 {
@@ -132,13 +133,17 @@ func (g *growth) node(n int32, a *answer, room *vector) {
 			cost += f.cost(s, a.load[d]+room[d])
 		}
 	}
-	for _, c := range a.giants {
-		cost += f.moveCost[c] - f.tierGain(c, n)
+	crowds := prices{crowd: m.crowd}
+	for i := range a.leave {
+		cost -= f.crowding(&crowds, f.p.Copies[a.leave[i].copy].Group, n)
+	}
+	for _, c := range a.come {
+		cost += f.moveCost[c] - f.tierGain(c, n) + f.crowding(&crowds, f.p.Copies[c].Group, n)
 	}
 	for k := range 2 {
 		if s := &f.slots[int(n)*f.resources+f.balance+k]; s.shared() {
 			left[f.balance+k] = s.most - s.fixed - a.bytes[k]
-			for _, c := range a.giants {
+			for _, c := range a.come {
 				left[f.balance+k] -= f.load[int(c)*f.resources+f.balance+k]
 			}
 		}
@@ -154,26 +159,31 @@ func (g *growth) node(n int32, a *answer, room *vector) {
 		g.columns.Put(g.copyRow(a.leave[i].copy), 1)
 		meaning.leave = append(meaning.leave, a.leave[i].copy)
 	}
-	for _, c := range a.giants {
+	for _, c := range a.come {
 		g.columns.Put(g.copyRow(c), -1)
-		g.budgets(c)
 	}
+	g.budgets(a.come...)
 	g.meaning = append(g.meaning, meaning)
 }
 
-func (g *growth) budgets(c int32) {
-	if g.m.moves >= 0 {
-		g.columns.Put(g.m.moves, 1)
+// budgets books the moves of those who come.
+func (g *growth) budgets(come ...int32) {
+	bytes := 0.0
+	for _, c := range come {
+		bytes += g.m.f.p.Copies[c].Bytes
 	}
-	if g.m.bytes >= 0 {
-		g.columns.Put(g.m.bytes, g.m.f.p.Copies[c].Bytes/(g.m.f.p.Limits.MaxBytes*(1+diskSlack)))
+	if g.m.moves >= 0 && len(come) > 0 {
+		g.columns.Put(g.m.moves, float64(len(come)))
+	}
+	if g.m.bytes >= 0 && bytes > 0 {
+		g.columns.Put(g.m.bytes, bytes/(g.m.f.p.Limits.MaxBytes*(1+diskSlack)))
 	}
 }
 
 // seat adds a seat, once.
 func (g *growth) seat(s move) {
 	m, f := g.m, g.m.f
-	if m.seated[s] || f.isGiant[s.copy] {
+	if m.seated[s] || f.lumpOf[s.copy] >= 0 {
 		return
 	}
 	m.seated[s] = true
@@ -204,9 +214,9 @@ func (g *growth) enter() error {
 }
 
 // read takes the prices from the last solve.
-func (m *master) read() (p *prices, seat []float64) {
+func (m *master) read() *prices {
 	y, f := m.lp.Price(), m.f
-	p = f.noPrices()
+	p := f.noPrices()
 	for _, n := range m.nodes {
 		for r := range f.resources {
 			if i := int(n)*f.resources + r; m.roomRow[i] >= 0 {
@@ -221,19 +231,18 @@ func (m *master) read() (p *prices, seat []float64) {
 		p.bytes = -y[m.bytes] * m.unit / f.p.Limits.MaxBytes
 	}
 	f.restrict(p)
-	seat = make([]float64, len(f.giants))
-	for g, c := range f.giants {
+	p.seat, p.crowd = make([]float64, len(f.lumps)), m.crowd
+	for at, c := range f.lumps {
 		if row, known := m.copyRow[c]; known {
-			seat[g] = max(0, -y[row]*m.unit)
+			p.seat[at] = max(0, -y[row]*m.unit)
 		}
 	}
-	return p, seat
+	return p
 }
 
 // masterRun is the outcome of a master's column generation.
 type masterRun struct {
 	prices *prices
-	seat   []float64
 	bound  float64 // of the part of the nodes
 	leave  []move  // who leaves, to where the program seats most of it (node -1: undecided)
 }
@@ -252,29 +261,23 @@ const (
 	// iterationWork is how many rows of a simplex iteration make a unit of work.
 	iterationWork = 8
 	// nodeSteps bounds the branches of one node subproblem.
-	nodeSteps = 1500
+	nodeSteps = 20_000
 )
 
 // generate runs column generation from the given prices until the bound is within tol of the program's objective. It
 // starts with an assignment's choices and seats, so that the program's first prices already are about right.
 func (m *master) generate(start *prices, assignment []int32, tol float64, rng *rand.Rand, allow *allowance) (masterRun, error) {
 	f := m.f
-	run := masterRun{prices: start, bound: math.Inf(-1), seat: make([]float64, len(f.giants))}
+	run := masterRun{prices: start, bound: math.Inf(-1)}
 	if allow.timeOver() {
 		return run, nil // those before it took all the time
 	}
-	var work int64
-	var err error
-	if run.seat, work, err = f.newPricer(start, rng).seatPrices(m.nodes, 1); err != nil {
-		return run, err
-	}
-	m.pairs += work
-	allow.used += work
-	current, seat := start, run.seat
+	current := start
 	share, last := inertia, math.Inf(1)
-	constant := f.constant + sumOf(f.tierNow)
+	m.crowd = start.crowd
+	constant := f.constant + sumOf(f.tierNow) + f.crowdTerm(start)
 	look := func() (bound float64, answers []answer) {
-		bound, answers, work := f.newPricer(current, rng).nodeBound(m.nodes, seat, tol/float64(len(m.nodes))/4, nodeSteps, 1)
+		bound, answers, work := f.newPricer(current, rng).nodeBound(m.nodes, tol/float64(len(m.nodes))/4, nodeSteps, 1)
 		allow.used += work
 		m.pairs += work
 		m.rounds++
@@ -283,12 +286,12 @@ func (m *master) generate(start *prices, assignment []int32, tol float64, rng *r
 	for round := range masterRounds {
 		bound, answers := look()
 		for tries := 0; tries < steadyTries && last-bound > wildSwing*(last-run.bound) && round > 0; tries++ {
-			current, seat = current.blend(run.prices, inertia), blend(seat, run.seat, inertia)
+			current = current.blend(run.prices, inertia)
 			bound, answers = look()
 		}
 		better := bound > run.bound
 		if better {
-			run.bound, run.prices, run.seat = bound, current, seat
+			run.bound, run.prices = bound, current
 		}
 		g := &growth{m: m}
 		if round == 0 {
@@ -321,8 +324,7 @@ func (m *master) generate(start *prices, assignment []int32, tol float64, rng *r
 			}
 		}
 		last = objective
-		next, y := m.read()
-		current, seat = next.blend(run.prices, share), blend(y, run.seat, share)
+		current = m.read().blend(run.prices, share)
 	}
 	return run, nil
 }
@@ -353,8 +355,8 @@ func (m *master) stand(g *growth, assignment []int32) {
 			if to := assignment[c]; to != n && in[to] != nil {
 				x := choice{copy: c}
 				a.leave = append(a.leave, x)
-				if f.isGiant[c] {
-					a, in[to].giants = in[to], append(in[to].giants, c)
+				if f.lumpOf[c] >= 0 {
+					a, in[to].come = in[to], append(in[to].come, c)
 				} else {
 					for d, l := range f.loads(c)[:f.balance] {
 						inside, _ := f.split(&f.slots[int(to)*f.resources+d], l)
@@ -399,7 +401,7 @@ func (m *master) leavers() []move {
 			put(column.seat.copy, column.seat.node, x[j])
 			continue
 		}
-		for _, c := range column.giants {
+		for _, c := range column.come {
 			put(c, column.node, x[j])
 		}
 		if at, known := heaviest[column.node]; !known || x[j] > x[at] {

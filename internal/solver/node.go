@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -55,6 +56,26 @@ func (b *piece) below(load float64) int {
 	return k
 }
 
+// slopeAt is which slope a load is on, the higher one at a knot; -1 below the first knot, where the slope is the price.
+func (b *piece) slopeAt(load float64) int {
+	if len(b.at) == 0 || load < b.at[0] {
+		return -1
+	}
+	return b.below(load)
+}
+
+// flatten lets the slope rise no further than slope k, and returns that. Up to there the cost is the same, beyond it is less.
+func (b *piece) flatten(k int) float64 {
+	if len(b.at) == 0 {
+		return 0
+	}
+	if k < 0 {
+		k, b.slope[0] = 0, b.price
+	}
+	b.at, b.value, b.slope = b.at[:k+1], b.value[:k+1], b.slope[:k+1]
+	return b.slope[k]
+}
+
 // knot is where the cost's slope passes s, for s from the price to the last slope.
 func (b *piece) knot(s float64) int {
 	k := 0
@@ -64,36 +85,48 @@ func (b *piece) knot(s float64) int {
 	return k
 }
 
-// choice is a copy at home on a node that may leave: it takes its load along and costs gone.
+// choice is a copy that may leave the node, or a lump that may come: a guest. Leaving takes its load along and costs gone; a
+// guest costs gone if it does not come, for that is what the node misses then.
 type choice struct {
 	copy   int32
+	guest  bool
 	load   vector
 	gone   float64
 	offers []candidate
 }
 
-// nodeSolver decides, for one node at given prices, which of the copies at home leave: whole copies, by branch and bound.
-// Its relaxation prices each dimension's load by a slope: at slopes s, a copy that stays costs s x load, and the node at
-// least its cost's tangent. It is one goroutine's scratch.
+// nodeSolver decides, for one node at given prices, which of the copies at home leave and which lumps come: whole copies, by
+// branch and bound. Its relaxation prices each dimension's load by a slope: at slopes s, a copy on the node costs s x load,
+// and the node at least its cost's tangent. It is one goroutine's scratch.
 type nodeSolver struct {
-	f       *frame
-	q       *pricer
-	dims    int
-	pieces  [cluster.MaxDimensions]piece
+	f      *frame
+	q      *pricer
+	dims   int
+	tol    float64 // what a bound may be too low
+	steps  int     // branches left
+	work   int64
+	pieces [cluster.MaxDimensions]piece
+	top    vector // the steepest slopes that matter
+
 	fixed   vector // load of what stays for sure
 	choices []choice
-	best    float64 // of the choices found
-	beat    float64 // what costs as much is not looked for
-	chosen  []bool  // who leaves then
-	trial   []bool
-	until   []stayer
-	slopes  vector // of the root's relaxation
-	top     vector // of the cost at all of the load
-	steps   int    // branches left
-	tol     float64
-	asking  bool // what every giant would have to pay, not only who comes
-	work    int64
-	copies  map[int32]choice // of this node: offers are the same whatever comes in
+	open    int // choices from here on are decided
+	heavy   int // so many of the first are far larger than the others
+	guests  []int32
+	invited []choice
+
+	best          float64 // of the choices found
+	chosen        []bool  // who leaves, or does not come, then
+	trial         []bool
+	tangents      []tangent
+	better, worse [][]int32 // per open choice: who of those before it is better, or worse, in all
+
+	// The open choices' numbers side by side, and scratch of the loops over them.
+	loads [cluster.MaxDimensions][]float64
+	gone  []float64
+	stays []float64
+	until []stayer
+	turns []turn
 }
 
 func (q *nodeSolver) total(load *vector) float64 {
@@ -112,65 +145,110 @@ func (q *nodeSolver) staying(s *vector, x *choice) float64 {
 	return v
 }
 
-// dual is a lower bound by slopes s for the choices from i on, with load there already.
-func (q *nodeSolver) dual(s, load *vector, i int) float64 {
-	v := 0.0
+// line puts the open choices' numbers side by side, for the loops that run over all of them.
+func (q *nodeSolver) line() {
+	q.gone = q.gone[:0]
 	for d := range q.dims {
-		if b := &q.pieces[d]; len(b.at) > 0 {
-			k := b.knot(s[d])
-			v += b.value[k] + s[d]*(load[d]-b.at[k])
+		q.loads[d] = q.loads[d][:0]
+	}
+	for i := range q.open {
+		x := &q.choices[i]
+		q.gone = append(q.gone, x.gone)
+		for d := range q.dims {
+			q.loads[d] = append(q.loads[d], x.load[d])
 		}
 	}
-	for ; i < len(q.choices); i++ {
-		v += min(q.staying(s, &q.choices[i]), q.choices[i].gone)
-	}
-	q.work += int64(len(q.choices) - i + 1)
-	return v
+	q.stays = append(q.stays[:0], make([]float64, q.open)...)
 }
 
-// raise improves the slopes one dimension at a time: the bound is concave in each, and its derivative is what is there
-// plus what stays, minus the load where the cost has that slope.
+// price puts into stays what the choices from i on cost on the node at slopes s.
+func (q *nodeSolver) price(s *vector, i int) []float64 {
+	stays := q.stays[i:q.open]
+	clear(stays)
+	for d := range q.dims {
+		if slope := s[d]; slope != 0 {
+			for j, l := range q.loads[d][i:q.open] {
+				stays[j] += slope * l
+			}
+		}
+	}
+	return stays
+}
+
+// tangency is what the node costs at least at slope s in dimension d, with load there.
+func (q *nodeSolver) tangency(d int, s, load float64) float64 {
+	b := &q.pieces[d]
+	if len(b.at) == 0 {
+		return 0
+	}
+	k := b.knot(s)
+	return b.value[k] + s*(load-b.at[k])
+}
+
+// raise improves slopes one dimension at a time, and returns the lower bound they give for the choices from i on with load
+// there already. The bound is concave in each slope, and its derivative is what is there plus what stays, minus the load
+// where the cost has that slope.
 func (q *nodeSolver) raise(s, load *vector, i, sweeps int) float64 {
-	best := q.dual(s, load, i)
+	stays, gone := q.price(s, i), q.gone[i:q.open]
+	nodes := 0.0 // the part without the choices
+	for d := range q.dims {
+		nodes += q.tangency(d, s[d], load[d])
+	}
+	best := nodes
+	for j, v := range stays {
+		best += min(v, gone[j])
+	}
 	for range sweeps {
 		was := best
 		for d := range q.dims {
-			b := &q.pieces[d]
+			b, loads := &q.pieces[d], q.loads[d][i:q.open]
 			if len(b.at) == 0 {
 				continue
 			}
 			// The slope up to which each choice stays, the other dimensions' slopes given.
 			q.until = q.until[:0]
-			for j := i; j < len(q.choices); j++ {
-				x := &q.choices[j]
-				if x.load[d] > 0 {
-					q.until = append(q.until, stayer{(x.gone-q.staying(s, x))/x.load[d] + s[d], x.load[d]})
+			for j, l := range loads {
+				if l > 0 {
+					q.until = append(q.until, stayer{(gone[j]-stays[j])/l + s[d], l})
 				}
 			}
-			low, high, old := b.price, b.slope[len(b.slope)-1], s[d]
+			low, high := b.price, b.slope[len(b.slope)-1]
+			sure, open := load[d], q.until // of those whose slope is above high, and those in between
 			for range 20 {
 				mid := (low + high) / 2
-				more := load[d] - b.at[b.knot(mid)]
-				for k := range q.until {
-					if mid <= q.until[k].slope {
-						more += q.until[k].load
+				more, k := sure, 0
+				for j := range open { // those that stay at mid come first
+					if mid <= open[j].slope {
+						more += open[j].load
+						open[k], open[j] = open[j], open[k]
+						k++
 					}
 				}
-				if more > 0 {
-					low = mid
+				if more > b.at[b.knot(mid)] {
+					low, open = mid, open[:k]
 				} else {
-					high = mid
+					high, sure, open = mid, more, open[k:]
 				}
 			}
-			q.work += 4 * int64(len(q.choices)-i+1)
-			at := old
+			q.work += int64(len(loads))/2 + 1
+			by, rest := 0.0, nodes-q.tangency(d, s[d], load[d])
 			for _, try := range [2]float64{low, high} {
-				s[d] = try
-				if v := q.dual(s, load, i); v > best {
-					best, at = v, try
+				change := try - s[d]
+				v := rest + q.tangency(d, try, load[d])
+				for j, l := range loads {
+					v += min(stays[j]+change*l, gone[j])
+				}
+				if v > best {
+					best, by = v, change
 				}
 			}
-			s[d] = at
+			if by != 0 {
+				s[d] += by
+				nodes = rest + q.tangency(d, s[d], load[d])
+				for j, l := range loads {
+					stays[j] += by * l
+				}
+			}
 		}
 		if best-was <= q.tol/4 {
 			break
@@ -182,13 +260,59 @@ func (q *nodeSolver) raise(s, load *vector, i, sweeps int) float64 {
 // stayer is a choice in one dimension: it stays while the slope is below.
 type stayer struct{ slope, load float64 }
 
+// tangent is a bound at slopes for all that is left from a choice on, ready to be looked up.
+type tangent struct {
+	slopes vector
+	base   float64
+	rest   []float64 // per choice: what it and those after it cost at least
+}
+
+// touch makes the tangent at slopes s.
+func (q *nodeSolver) touch(s vector) {
+	var t tangent
+	if len(q.tangents) == mostTangents {
+		t.rest = q.tangents[mostTangents-1].rest
+		q.tangents = q.tangents[:mostTangents-1]
+	}
+	t.slopes, t.rest = s, append(t.rest[:0], make([]float64, q.open+1)...)
+	for d := range q.dims {
+		t.base += q.tangency(d, s[d], 0)
+	}
+	stays := q.price(&s, 0)
+	for i := q.open - 1; i >= 0; i-- {
+		t.rest[i] = t.rest[i+1] + min(stays[i], q.gone[i])
+	}
+	q.tangents = slices.Insert(q.tangents, 0, t)
+}
+
+// below is the best of the tangents' bounds from choice i on, with load there already, up to what is enough. The tangent that
+// was enough is looked at first the next time.
+func (q *nodeSolver) below(i int, load *vector, enough float64) float64 {
+	least := math.Inf(-1)
+	for at := range q.tangents {
+		t := &q.tangents[at]
+		v := t.base + t.rest[i]
+		for d := range q.dims {
+			v += t.slopes[d] * load[d]
+		}
+		if least = max(least, v); least >= enough {
+			if at > 0 {
+				q.tangents[at], q.tangents[at-1] = q.tangents[at-1], q.tangents[at]
+			}
+			break
+		}
+	}
+	return least
+}
+
 // branch decides choice i and on. It returns a lower bound of what is below, the tolerance included.
-func (q *nodeSolver) branch(i int, load vector, paid float64, s vector) float64 {
+func (q *nodeSolver) branch(i int, load vector, paid float64) float64 {
 	enough := q.best - q.tol
-	if paid+q.dual(&s, &load, i) >= enough {
+	bound := paid + q.below(i, &load, enough-paid)
+	if bound >= enough {
 		return enough
 	}
-	if i == len(q.choices) {
+	if i == q.open {
 		v := paid + q.total(&load)
 		if v < q.best {
 			q.best = v
@@ -196,11 +320,18 @@ func (q *nodeSolver) branch(i int, load vector, paid float64, s vector) float64 
 		}
 		return v
 	}
-	bound := paid + q.raise(&s, &load, i, 1)
-	if bound >= enough {
-		return enough
+	q.steps--
+	if i < q.heavy || q.steps >= 0 && q.steps%tangentEvery == 0 {
+		s := q.tangents[0].slopes
+		if v := paid + q.raise(&s, &load, i, 1); v > bound {
+			bound = v
+			q.touch(s)
+			if bound >= enough {
+				return enough
+			}
+		}
 	}
-	if q.steps--; q.steps < 0 {
+	if q.steps < 0 && i >= q.heavy {
 		return bound
 	}
 	x := &q.choices[i]
@@ -208,42 +339,129 @@ func (q *nodeSolver) branch(i int, load vector, paid float64, s vector) float64 
 	for d := range q.dims {
 		more[d] += x.load[d]
 	}
+	stays, leaves := true, true
+	for _, j := range q.better[i] { // one that costs less and brings more is out: so is this
+		stays = stays && !q.trial[j]
+	}
+	for _, j := range q.worse[i] {
+		leaves = leaves && q.trial[j]
+	}
 	least := math.Inf(1)
-	leave := q.staying(&s, x) > x.gone
+	leave := q.staying(&q.tangents[0].slopes, x) > x.gone
 	for range 2 { // the likelier way first
 		q.trial[i] = leave
-		if leave {
-			least = min(least, q.branch(i+1, load, paid+x.gone, s))
-		} else {
-			least = min(least, q.branch(i+1, more, paid, s))
+		if leave && leaves {
+			least = min(least, q.branch(i+1, load, paid+x.gone))
+		} else if !leave && stays {
+			least = min(least, q.branch(i+1, more, paid))
 		}
 		leave = !leave
 	}
 	return least
 }
 
+// compare finds, for each open choice, who of those before it is better in all: less load, and costs more to be without. Who is
+// worse is not on the node without the better one; otherwise they could change places.
+func (q *nodeSolver) compare() {
+	q.better, q.worse = make([][]int32, q.open), make([][]int32, q.open)
+	for i := range q.open {
+		for j := i - 1; j >= max(0, i-nearby); j-- {
+			a, b := &q.choices[j], &q.choices[i]
+			less, more := a.gone >= b.gone, a.gone <= b.gone
+			for d := range q.dims {
+				less, more = less && a.load[d] <= b.load[d], more && a.load[d] >= b.load[d]
+			}
+			if less && len(q.better[i]) < mostCompared {
+				q.better[i] = append(q.better[i], int32(j))
+			} else if more && !less && len(q.worse[i]) < mostCompared {
+				q.worse[i] = append(q.worse[i], int32(j))
+			}
+		}
+	}
+}
+
+const (
+	// rootSweeps is how often all slopes are improved before the first branch; then once at a time.
+	rootSweeps = 6
+	// So many tangents are kept, those of use in front. Looking them all up costs less than improving slopes, which is done at
+	// the heavy choices, after which all is different, and else once in so many branches.
+	mostTangents, tangentEvery = 16, 32
+	// A choice is heavy that weighs so many times the middle one; so many of them are at most.
+	heavyWeight, mostHeavy = 8, 32
+	// A choice is compared with so many before it, and so many better and worse ones are kept: the nearest in weight tell most.
+	nearby, mostCompared = 32, 8
+)
+
 // decide solves the choices at hand: it returns a lower bound and leaves the best found in best and chosen.
 func (q *nodeSolver) decide() float64 {
 	n := len(q.choices)
+	q.open = n
+	q.line()
 	q.chosen, q.trial = append(q.chosen[:0], make([]bool, n)...), append(q.trial[:0], make([]bool, n)...)
 	var s vector
 	for d := range q.dims {
 		s[d] = q.pieces[d].price
 	}
-	q.raise(&s, &q.fixed, 0, 6)
-	q.slopes = s
-	if n == 0 {
-		q.best = min(q.total(&q.fixed), q.beat)
-		return q.best
-	}
-	weight := func(x *choice) float64 { return max(q.staying(&s, x), x.gone) }
-	slices.SortStableFunc(q.choices, func(a, b choice) int { return order(weight(&b), weight(&a)) })
+	root := q.raise(&s, &q.fixed, 0, rootSweeps)
 	q.guess(&s)
-	q.best = min(q.best, q.beat)
-	return min(q.branch(0, q.fixed, 0, s), q.best)
+	if root >= q.best-q.tol {
+		return root
+	}
+	load, paid := q.settle(&s, root)
+	q.tangents = q.tangents[:0]
+	q.touch(s)
+	q.compare()
+	return min(q.branch(0, load, paid), q.best)
 }
 
-// guess rounds the relaxation and changes single choices while that helps.
+// settle decides the choices that would cost more than there is to find, were they decided otherwise than the relaxation
+// does. It puts the open ones first, the largest before the others, and returns what the decided ones bring and cost.
+func (q *nodeSolver) settle(s *vector, root float64) (load vector, paid float64) {
+	load = q.fixed
+	stays := q.price(s, 0)
+	q.turns = q.turns[:0]
+	var decided []choice
+	var chosen []bool
+	for i := range q.choices {
+		x := &q.choices[i]
+		if root+math.Abs(stays[i]-x.gone) < q.best-q.tol {
+			q.turns = append(q.turns, turn{int32(i), max(stays[i], x.gone)})
+			continue
+		}
+		if stays[i] > x.gone {
+			paid += x.gone
+		} else {
+			for d := range q.dims {
+				load[d] += x.load[d]
+			}
+		}
+		decided = append(decided, *x)
+		chosen = append(chosen, q.chosen[i])
+		q.trial[len(q.choices)-len(decided)] = stays[i] > x.gone
+	}
+	slices.SortFunc(q.turns, func(a, b turn) int { return cmp.Or(order(b.weight, a.weight), int(a.at-b.at)) })
+	q.open, q.heavy = len(q.turns), 0
+	for q.heavy < min(q.open, mostHeavy) && (q.heavy < 2 || q.turns[q.heavy].weight > heavyWeight*q.turns[q.open/2].weight) {
+		q.heavy++
+	}
+	open, was := make([]choice, 0, len(q.choices)), make([]bool, 0, len(q.choices))
+	for _, t := range q.turns {
+		open, was = append(open, q.choices[t.at]), append(was, q.chosen[t.at])
+	}
+	slices.Reverse(decided)
+	slices.Reverse(chosen)
+	q.choices, q.chosen = append(open, decided...), append(was, chosen...)
+	q.line()
+	return load, paid
+}
+
+// turn is a choice's place in the order of decisions.
+type turn struct {
+	at     int32
+	weight float64
+}
+
+// guess rounds the relaxation, without guests, and changes single choices while that helps.
 func (q *nodeSolver) guess(s *vector) {
 	load, paid := q.fixed, 0.0
 	flip := func(i int, load vector, paid float64) (vector, float64) {
@@ -259,11 +477,12 @@ func (q *nodeSolver) guess(s *vector) {
 		return load, paid
 	}
 	for i := range q.choices {
-		if q.chosen[i] = q.staying(s, &q.choices[i]) > q.choices[i].gone; q.chosen[i] {
-			paid += q.choices[i].gone
+		x := &q.choices[i]
+		if q.chosen[i] = x.guest || q.staying(s, x) > x.gone; q.chosen[i] {
+			paid += x.gone
 		} else {
 			for d := range q.dims {
-				load[d] += q.choices[i].load[d]
+				load[d] += x.load[d]
 			}
 		}
 	}
@@ -287,41 +506,122 @@ func (q *nodeSolver) guess(s *vector) {
 
 // answer is what is best for one node at the prices.
 type answer struct {
-	least  float64     // no choice costs less
-	best   float64     // what this one costs
-	leave  []choice    // who leaves
-	giants []int32     // who comes in, of the giants
-	load   vector      // then
-	bytes  [2]float64  // bytes and copies of the home copies that stay
-	seats  []candidate // per giant that might come in: the least it would have to pay for its seat, and its position in frame.giants
+	least float64    // no choice costs less
+	best  float64    // what this one costs
+	leave []choice   // who leaves
+	come  []int32    // the lumps that come
+	load  vector     // then
+	bytes [2]float64 // bytes and copies of the home copies that stay
 }
 
-// prepare sets up node n with more load on it than its own. It returns what the choices do not include.
-func (q *nodeSolver) prepare(n int32, seat []float64, more *vector) (constant float64) {
+// prepare sets up node n. It returns what the choices do not include.
+//
+// Slopes are followed up to that of the node with all at home, and up to where a guest, in the dimension where it is largest,
+// costs more than it pays. Whom no slope
+// up to there makes leave is no choice but stays. Beyond, the cost is taken to rise no steeper: that is less than it does, and
+// so the bound holds whatever comes.
+func (q *nodeSolver) prepare(n int32) (constant float64) {
 	f, R := q.f, q.f.resources
 	q.dims = f.balance
 	slots := f.slots[int(n)*R : int(n+1)*R]
-	prices := q.q.p.slot[int(n)*R : int(n+1)*R]
 	var full vector
-	q.top = vector{}
 	for d := range q.dims {
-		q.fixed[d] = slots[d].fixed + more[d]
-		full[d] = q.fixed[d]
+		full[d] = slots[d].fixed
 	}
 	for _, c := range f.home[n] {
 		for d := range q.dims {
 			full[d] += f.load[int(c)*R+d]
 		}
 	}
+	free := q.findGuests(n)
+	var steepest [cluster.MaxDimensions]int
 	for d := range q.dims {
-		b := &q.pieces[d]
-		f.piece(int(n)*R+d, prices[d], b)
-		if len(b.at) > 0 {
-			q.top[d] = b.price
-			if full[d] > b.at[0] {
-				q.top[d] = b.slope[b.below(full[d])]
+		i := int(n)*R + d
+		f.piece(i, q.q.p.slot[i], &q.pieces[d])
+		steepest[d] = q.pieces[d].slopeAt(full[d])
+	}
+	var smallest, reach vector // of the guests that are largest in a dimension: the least load, and what load is left without them
+	weightless := 0
+	q.invited = q.invited[:0]
+	for _, c := range q.guests {
+		x, main, size := q.guest(n, c), 0, 0.0
+		for d := range q.dims {
+			if share := x.load[d] * slots[d].scale; share > size {
+				main, size = d, share
 			}
 		}
+		if q.invited = append(q.invited, x); size == 0 {
+			weightless++
+			continue
+		}
+		b := &q.pieces[main]
+		for k := steepest[main] + 1; k < len(b.at) && b.cost(b.at[k])-b.cost(b.at[k]-x.load[main]) < x.gone; k++ {
+			steepest[main] = k
+		}
+		if smallest[main] == 0 || x.load[main] < smallest[main] {
+			smallest[main] = x.load[main]
+		}
+		if last := len(b.at) - 1; last < 0 || b.slope[last]*x.load[main] < x.gone {
+			reach[main] = math.Inf(1) // it comes whatever is there
+		} else {
+			reach[main] = max(reach[main], b.at[last]+x.load[main])
+		}
+	}
+	most := float64(weightless) // guests that come at most
+	for d := range q.dims {
+		if b, next := &q.pieces[d], steepest[d]+1; next < len(b.at) {
+			reach[d] = min(reach[d], b.at[next])
+		}
+		if smallest[d] > 0 {
+			most += math.Floor((1 + 1e-9) * max(0, reach[d]-slots[d].fixed) / smallest[d])
+		}
+		q.top[d] = q.pieces[d].flatten(steepest[d])
+	}
+	constant = q.stayers(n) + free
+	q.invite(int(min(most, float64(len(q.invited)))))
+	for i := range q.choices {
+		if q.choices[i].guest {
+			constant -= q.choices[i].gone
+		}
+	}
+	return constant
+}
+
+// invite makes choices of the guests, but for those to whom so many others would be preferred as come at most: who brings
+// more load and costs less to be without can always give way to one of them.
+func (q *nodeSolver) invite(most int) {
+	slices.SortStableFunc(q.invited, func(a, b choice) int { return order(b.gone, a.gone) })
+	home := len(q.choices)
+	for i := range q.invited {
+		x := &q.invited[i]
+		if !q.welcome(x) {
+			continue
+		}
+		preferred := 0
+		for j := home; j < len(q.choices) && preferred < most; j++ {
+			y, less := &q.choices[j], true
+			for d := range q.dims {
+				less = less && (y.load[d] <= x.load[d] || q.top[d] == 0)
+			}
+			if less {
+				preferred++
+			}
+		}
+		q.work += int64(len(q.choices)-home)/8 + 1
+		if preferred < most {
+			q.choices = append(q.choices, *x)
+		}
+	}
+}
+
+// stayers sorts the copies at home into those that stay for sure and those that have a choice. It returns what they cost
+// without the choices.
+func (q *nodeSolver) stayers(n int32) (constant float64) {
+	f, R := q.f, q.f.resources
+	slots := f.slots[int(n)*R : int(n+1)*R]
+	prices := q.q.p.slot[int(n)*R : int(n+1)*R]
+	for d := range q.dims {
+		q.fixed[d] = slots[d].fixed
 	}
 	for r := q.dims; r < R; r++ {
 		if prices[r] > 0 {
@@ -344,78 +644,110 @@ func (q *nodeSolver) prepare(n int32, seat []float64, more *vector) (constant fl
 		}
 		constant += held
 		gain += held
-		x, known := q.copies[c]
-		if !known {
-			if !(f.isGiant[c] && seat != nil) && q.q.elsewhere(c)-f.tierNow[f.p.Copies[c].Group] >= gain {
-				for d := range q.dims {
-					q.fixed[d] += load[d]
-				}
-				continue
-			}
-			x = q.choice(c, seat)
-			q.copies[c] = x
-		}
-		if x.gone >= gain {
-			for d := range q.dims {
-				q.fixed[d] += load[d]
-			}
+		if x, wants := q.leaver(c, gain); wants {
+			x.gone -= f.stayPrice[c] + held
+			q.choices = append(q.choices, x)
 			continue
 		}
-		x.gone -= f.stayPrice[c] + held
-		q.choices = append(q.choices, x)
+		for d := range q.dims {
+			q.fixed[d] += load[d]
+		}
 	}
 	return constant
 }
 
-// steep improves slopes for the prepared node, and keeps them where the copies left out of the choices stay whatever
-// comes in: up to the cost's slope at all of its load.
-func (q *nodeSolver) steep(s vector, sweeps int) vector {
-	q.raise(&s, &q.fixed, 0, sweeps)
-	for d := range q.dims {
-		s[d] = min(s[d], q.top[d])
+// leaver prices leaving for copy c, if that may cost less than it gains: a lump's seat, or the cheapest node elsewhere.
+func (q *nodeSolver) leaver(c int32, gain float64) (choice, bool) {
+	f, seat := q.f, q.q.p.seat
+	g, home := f.p.Copies[c].Group, f.p.Copies[c].Node
+	crowding := f.crowding(q.q.p, g, home)
+	if at := f.lumpOf[c]; at >= 0 && seat != nil {
+		x := choice{copy: c, gone: seat[at] - crowding}
+		copy(x.load[:], f.loads(c)[:q.dims])
+		return x, x.gone < gain
 	}
-	return s
+	if q.q.elsewhere(c)-crowding-f.tierNow[g] >= gain {
+		return choice{}, false
+	}
+	x := q.q.leaving(c, &q.work)
+	x.gone -= crowding
+	return x, x.gone < gain
 }
 
-// choice prices leaving for copy c: the cheapest node elsewhere, or a giant's seat price.
-func (q *nodeSolver) choice(c int32, seat []float64) choice {
-	x := choice{copy: c, gone: math.Inf(1)}
-	copy(x.load[:], q.f.loads(c)[:q.dims])
-	if q.f.isGiant[c] && seat != nil {
-		x.gone = seat[slices.Index(q.f.giants, c)]
-		return x
+// negligible is the share of its move that a guest pays for nothing but rounding.
+const negligible = 1e-9
+
+// findGuests lists the lumps that would come to node n for what they pay. It returns what the others pay at most.
+func (q *nodeSolver) findGuests(n int32) (free float64) {
+	f, R, seat := q.f, q.f.resources, q.q.p.seat
+	q.guests = q.guests[:0]
+	if seat == nil {
+		return 0
 	}
-	x.offers = q.q.offers(c, nil, &q.work)
-	for _, offer := range x.offers {
-		x.gone = min(x.gone, offer.cost-q.f.tierGain(c, offer.node))
+	bytes := &f.slots[int(n)*R+f.balance]
+	for at, c := range f.lumps {
+		if seat[at] <= f.moveCost[c] && f.tierNow[f.p.Copies[c].Group] == 0 || f.p.Copies[c].Node == n || !f.mayTake(n, c) {
+			continue
+		}
+		if bytes.fixed+f.p.Copies[c].Bytes > bytes.most {
+			continue
+		}
+		switch x := q.guest(n, c); {
+		case x.gone > negligible*f.moveCost[c]:
+			q.guests = append(q.guests, c)
+		case x.gone > 0:
+			free -= x.gone
+		}
 	}
+	q.work += int64(len(f.lumps)) / 16
+	return free
+}
+
+// guest is lump c as a choice of node n: not to come costs what it pays, less its move and its bytes.
+func (q *nodeSolver) guest(n, c int32) choice {
+	f, R := q.f, q.f.resources
+	x := choice{copy: c, guest: true, gone: q.q.p.seat[f.lumpOf[c]] - q.q.moving(c) - f.crowding(q.q.p, f.p.Copies[c].Group, n) + f.tierGain(c, n)}
+	for r := f.balance; r < R; r++ {
+		x.gone -= q.q.p.slot[int(n)*R+r] * f.load[int(c)*R+r]
+	}
+	copy(x.load[:], f.loads(c)[:q.dims])
 	return x
 }
 
-// solve finds the best for node n. seat holds every giant's price of a seat elsewhere; nil treats giants like others.
-func (q *nodeSolver) solve(n int32, seat []float64, tol float64, steps int) answer {
-	q.copies = make(map[int32]choice)
-	q.tol, q.steps, q.beat = tol, steps, math.Inf(1)
-	var none vector
-	constant := q.prepare(n, seat, &none)
-	a := q.answer(n, constant, q.decide()+constant, 0, nil)
-	if len(q.f.giants) > 0 && seat != nil {
-		q.seatGiants(n, seat, steps, &a)
+// welcome tells whether the node is better off with the guest, if all who have a choice were gone.
+func (q *nodeSolver) welcome(x *choice) bool {
+	more := 0.0
+	for d := range q.dims {
+		more += q.pieces[d].cost(q.fixed[d]+x.load[d]) - q.pieces[d].cost(q.fixed[d])
 	}
-	return a
+	return more < x.gone
 }
 
-func (q *nodeSolver) answer(n int32, constant, least, paid float64, giants []int32) answer {
-	a := answer{least: least + paid, best: q.best + constant + paid, load: q.fixed, giants: giants}
+// solve finds the best for node n.
+func (q *nodeSolver) solve(n int32, tol float64, steps int) answer {
+	q.tol, q.steps = tol, steps
+	constant := q.prepare(n)
+	alone := !q.f.crowded[n] && !slices.ContainsFunc(q.choices, func(x choice) bool { return x.guest })
+	if known := q.q.alone[n]; alone && known != nil {
+		return *known // no price of a seat matters to it
+	}
+	least := q.decide() + constant
+	a := answer{least: least, best: q.best + constant, load: q.fixed}
 	left := make(map[int32]bool, 4)
 	for i := range q.choices {
+		x := &q.choices[i]
 		if q.chosen[i] {
-			a.leave = append(a.leave, q.choices[i])
-			left[q.choices[i].copy] = true
+			if !x.guest {
+				a.leave = append(a.leave, *x)
+				left[x.copy] = true
+			}
 			continue
 		}
+		if x.guest {
+			a.come = append(a.come, x.copy)
+		}
 		for d := range q.dims {
-			a.load[d] += q.choices[i].load[d]
+			a.load[d] += x.load[d]
 		}
 	}
 	for _, c := range q.f.home[n] {
@@ -424,118 +756,24 @@ func (q *nodeSolver) answer(n int32, constant, least, paid float64, giants []int
 			a.bytes[1]++
 		}
 	}
+	if alone {
+		q.q.alone[n] = &a
+	}
 	return a
 }
 
-// seatGiants tries each giant as a guest of node n. Pairs are not tried but bounded: at slopes fit for two guests every
-// further guest costs more than its seat price, or the bound says so.
-func (q *nodeSolver) seatGiants(n int32, seat []float64, steps int, a *answer) {
-	f, R := q.f, q.f.resources
-	type guest struct {
-		at   int     // in giants
-		pays float64 // its move and its bytes, minus its seat price
-		load vector
-	}
-	var guests []guest
-	var smallest vector
-	for at, c := range f.giants {
-		if f.p.Copies[c].Node == n || !slices.Contains(f.targets(c), n) {
-			continue
-		}
-		x := guest{at: at, pays: q.q.moving(c) - f.tierGain(c, n) - seat[at]}
-		bytes := &f.slots[int(n)*R+f.balance]
-		if bytes.fixed+f.p.Copies[c].Bytes > bytes.most {
-			continue
-		}
-		for r := f.balance; r < R; r++ {
-			x.pays += q.q.p.slot[int(n)*R+r] * f.load[int(c)*R+r]
-		}
-		copy(x.load[:], f.loads(c)[:q.dims])
-		for d := range q.dims {
-			if len(guests) == 0 {
-				smallest[d] = x.load[d]
-			}
-			smallest[d] = min(smallest[d], x.load[d])
-		}
-		guests = append(guests, x)
-	}
-	if len(guests) == 0 {
-		return
-	}
-	var none vector
-	alone := *a // the answer without guests
-	constant := q.prepare(n, seat, &none)
-	slopes := q.steep(q.slopes, 2)
-	root := q.dual(&slopes, &q.fixed, 0) + constant
-	for _, x := range guests {
-		low := root + x.pays
-		for d := range q.dims {
-			low += slopes[d] * x.load[d]
-		}
-		a.seats = append(a.seats, candidate{low + seat[x.at] - alone.least, int32(x.at)})
-	}
-	for i, x := range guests {
-		// The slopes of the empty node are a bound too: most giants are dismissed by it.
-		if a.seats[i].cost-seat[x.at] >= 0 {
-			continue
-		}
-		constant := q.prepare(n, seat, &x.load)
-		q.steps, q.beat = steps, math.Inf(1)
-		if !q.asking {
-			q.beat = a.best - x.pays - constant
-		}
-		least := q.decide() + constant + x.pays
-		a.seats[i].cost = least - alone.least + seat[x.at]
-		if value := q.best + constant + x.pays; q.best < q.beat && value < a.best {
-			seats, lower := a.seats, min(a.least, least)
-			*a = q.answer(n, constant, least-x.pays, x.pays, []int32{f.giants[x.at]})
-			a.seats, a.least = seats, lower
-		} else {
-			a.least = min(a.least, least)
-		}
-	}
-	q.beat = math.Inf(1)
-	if len(guests) < 2 {
-		return
-	}
-	for d := range q.dims {
-		smallest[d] *= 2
-	}
-	constant = q.prepare(n, seat, &smallest)
-	s := q.steep(slopes, 3)
-	var fixed vector
-	for d := range q.dims {
-		fixed[d] = q.fixed[d] - smallest[d]
-	}
-	two := q.dual(&s, &fixed, 0) + constant
-	terms := make([]float64, len(guests))
-	for i, x := range guests {
-		terms[i] = x.pays
-		for d := range q.dims {
-			terms[i] += s[d] * x.load[d]
-		}
-	}
-	slices.Sort(terms)
-	for i, term := range terms {
-		if i < 2 || term < 0 {
-			two += term
-		}
-	}
-	a.least = min(a.least, two)
-}
-
 // nodeBound solves every node of the frame at the pricer's prices: the lower bound that they prove node by node, and the
-// answers by node. seat is as for solve.
-func (q *pricer) nodeBound(nodes []int32, seat []float64, tol float64, steps, workers int) (bound float64, answers []answer, work int64) {
+// answers by node.
+func (q *pricer) nodeBound(nodes []int32, tol float64, steps, workers int) (bound float64, answers []answer, work int64) {
 	answers = make([]answer, len(nodes))
 	work = parallel(workers, len(nodes), 4, func(from, to int) int64 {
 		s := nodeSolver{f: q.f, q: q}
 		for i := from; i < to; i++ {
-			answers[i] = s.solve(nodes[i], seat, tol, steps)
+			answers[i] = s.solve(nodes[i], tol, steps)
 		}
 		return s.work
 	})
-	bound = q.f.constant + q.f.budgetTerm(q.p)
+	bound = q.f.constant + q.f.budgetTerm(q.p) + q.f.crowdTerm(q.p)
 	for _, t := range q.f.tierNow {
 		bound += t
 	}

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -36,7 +37,7 @@ func (r *run) search(starts []start) error {
 		seeds[i] = rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i)))
 	}
 	s := newSearch(r.f, r.node, r.f.interesting(r.node))
-	proof, first := r.allow(0.7, 0.25), r.allow(0.25, 0.2)
+	proof, first := r.allow(0.4, 0.25), r.allow(0.25, 0.2)
 	first.atMost(stepsPerFall * int64(len(s.pool)))
 	var leave []move
 	var err error
@@ -83,6 +84,32 @@ func (r *run) search(starts []start) error {
 	}
 	return r.settle(seeds[2])
 }
+
+// apart is the long part of large problems where room is plenty.
+func (r *run) apart(free start) error {
+	allow := r.allow(apartShare, 0.25)
+	if parts := (len(r.f.p.Nodes) + partNodes - 1) / partNodes; !allow.until.IsZero() && allow.seconds()*float64(r.o.Workers) < leastApart*float64(parts) {
+		return r.settle(rand.New(rand.NewPCG(r.rng.Uint64(), 2)))
+	}
+	rng := rand.New(rand.NewPCG(r.rng.Uint64(), 3))
+	p := &proof{run: r, f: r.f, rng: rng, allow: &allow, nodes: r.f.nodes(), node: slices.Clone(r.node)}
+	leave, err := p.apart(p.deal((len(p.nodes) + partNodes - 1) / partNodes))
+	if err != nil {
+		return err
+	}
+	r.spent(&allow)
+	if err := r.propose(leave, "parts"); err != nil || r.enough() {
+		return err
+	}
+	return r.search([]start{free})
+}
+
+const (
+	// apartShare is the parts' share of the time.
+	apartShare = 0.35
+	// leastApart is the seconds that one part takes at least for an answer worth having.
+	leastApart = 2
+)
 
 // settle anneals from the best answer with what is left, less what the last polish needs: several falls of the
 // temperature, each from the best before it, with the largest copies looked at in between.

@@ -13,13 +13,22 @@ type prices struct {
 	slot  []float64 // per slot, a native unit of load
 	move  float64   // a move, where moves are limited
 	bytes float64   // a byte moved, where bytes are limited
+	seat  []float64 // per lump, a seat on another node, its move included; nil treats lumps like other copies
+	crowd []float64 // per crowd's value, a seat there for one of the group's lumps; leaving it earns as much
 }
 
 func (f *frame) noPrices() *prices { return &prices{slot: make([]float64, len(f.slots))} }
 
 // blend is the mix of p and q: (1-share) x p + share x q.
 func (p *prices) blend(q *prices, share float64) *prices {
-	return &prices{slot: blend(p.slot, q.slot, share), move: mix(p.move, q.move, share), bytes: mix(p.bytes, q.bytes, share)}
+	return &prices{slot: blend(p.slot, q.slot, share), move: mix(p.move, q.move, share), bytes: mix(p.bytes, q.bytes, share), seat: blend(p.seat, q.seat, share), crowd: blend(p.crowd, q.crowd, share)}
+}
+
+// unseated is the same prices where lumps are like other copies.
+func (p *prices) unseated() *prices {
+	other := *p
+	other.seat, other.crowd = nil, nil
+	return &other
 }
 
 // mix is (1-share) x a + share x b.
@@ -88,14 +97,16 @@ func (f *frame) nodeTerms(p *prices) float64 {
 // would send all copies to the same few cheap nodes, round after round.
 const slicesPerCell = 4
 
-// pricer prices copies and groups at given prices. It is read-only once made.
+// pricer prices copies and groups at given prices. Goroutines may share it, each with nodes of its own.
 type pricer struct {
 	f      *frame
 	p      *prices
-	active []int       // resources with a price anywhere
-	blocks [][]block   // per scheme
-	least  [][]float64 // scheme, resource: least price of a unit on a node that accepts copies
-	fits   []float64   // per scheme: bytes that fit on every node if all that can leave it does
+	active []int              // resources with a price anywhere
+	blocks [][]block          // per scheme
+	least  [][]float64        // scheme, resource: least price of a unit on a node that accepts copies
+	fits   []float64          // per scheme: bytes that fit on every node if all that can leave it does
+	known  []map[int32]choice // per node: what leaving costs its copies, as far as anybody asked
+	alone  []*answer          // per node: the answer where prices of seats do not matter to it
 }
 
 // block is a random part of a cell's nodes with their prices gathered, so that the inner loop runs over flat slices.
@@ -106,7 +117,7 @@ type block struct {
 }
 
 func (f *frame) newPricer(p *prices, rng *rand.Rand) *pricer {
-	q := &pricer{f: f, p: p}
+	q := &pricer{f: f, p: p, known: make([]map[int32]choice, len(f.p.Nodes)), alone: make([]*answer, len(f.p.Nodes))}
 	R := f.resources
 	for r := range R {
 		for i := r; i < len(f.slots); i += R {
@@ -237,6 +248,114 @@ func (q *pricer) offers(c int32, to []candidate, work *int64) []candidate {
 		}
 	}
 	return to
+}
+
+// leaving is leaving as a choice of copy c: its cost is that of the cheapest node elsewhere. It is found once.
+func (q *pricer) leaving(c int32, work *int64) choice {
+	home := q.f.p.Copies[c].Node
+	x, known := q.known[home][c]
+	if !known {
+		x = choice{copy: c, gone: math.Inf(1)}
+		copy(x.load[:], q.f.loads(c)[:q.f.balance])
+		x.offers = q.offers(c, nil, work)
+		for _, offer := range x.offers {
+			x.gone = min(x.gone, offer.cost-q.f.tierGain(c, offer.node))
+		}
+		if q.known[home] == nil {
+			q.known[home] = make(map[int32]choice)
+		}
+		q.known[home][c] = x
+	}
+	return x
+}
+
+// reseated is the same pricer with other prices of the lumps' seats.
+func (q *pricer) reseated(seat, crowd []float64) *pricer {
+	other, p := *q, *q.p
+	p.seat, p.crowd = seat, crowd
+	other.p = &p
+	return &other
+}
+
+// crowding is what a copy of group g pays for a seat on node n, and earns by leaving it, so that its caps are kept.
+func (f *frame) crowding(p *prices, g, n int32) (price float64) {
+	if len(p.crowd) == 0 {
+		return 0
+	}
+	for _, k := range f.crowds[g] {
+		price += p.crowd[k.first+k.row[n]]
+	}
+	return price
+}
+
+// crowdTerm is what the room in the caps is worth at the prices.
+func (f *frame) crowdTerm(p *prices) (v float64) {
+	for i, price := range p.crowd {
+		v -= price * f.crowdRoom[i]
+	}
+	return v
+}
+
+// seatsOf copies the prices of seats and crowds from another frame's prices, for the lumps that are in both.
+func (f *frame) seatsOf(p *prices, other *frame, from *prices) {
+	for at, c := range f.lumps {
+		g, there := f.p.Copies[c].Group, other.lumpOf[c]
+		if there < 0 {
+			continue
+		}
+		p.seat[at] = from.seat[there]
+		for i, k := range f.crowds[g] {
+			was := other.crowds[g][i].first
+			values := slices.Max(k.row) + 1
+			copy(p.crowd[k.first:k.first+values], from.crowd[was:was+values])
+		}
+	}
+}
+
+// value is what a node's choice costs at the prices, lumps' seats and crowds apart.
+func (q *pricer) value(n int32, a *answer, work *int64) (v float64) {
+	f, R := q.f, q.f.resources
+	at := int(n) * R
+	var b piece
+	for d := range f.balance {
+		f.piece(at+d, q.p.slot[at+d], &b)
+		v += b.cost(a.load[d])
+	}
+	held := func(c int32) (v float64) {
+		for r := f.balance; r < R; r++ {
+			v += q.p.slot[at+r] * f.load[int(c)*R+r]
+		}
+		return v
+	}
+	for r := f.balance; r < R; r++ {
+		if s := &f.slots[at+r]; q.p.slot[at+r] > 0 {
+			v -= q.p.slot[at+r] * (s.most - s.fixed)
+		}
+	}
+	for _, c := range f.home[n] {
+		v += f.stayPrice[c] + held(c)
+	}
+	for i := range a.leave {
+		c := a.leave[i].copy
+		v -= f.stayPrice[c] + held(c)
+		if f.lumpOf[c] < 0 {
+			v += q.leaving(c, work).gone
+		}
+	}
+	for _, c := range a.come {
+		v += q.moving(c) - f.tierGain(c, n) + held(c)
+	}
+	return v
+}
+
+// cheapSeats is the pricer where each lump pays for the cheapest seat, as if no other wanted it.
+func (q *pricer) cheapSeats(work *int64) *pricer {
+	seat := make([]float64, len(q.f.lumps))
+	for at, c := range q.f.lumps {
+		// Where no node has room for it, more than leaving can be worth.
+		seat[at] = min(q.leaving(c, work).gone, q.moving(c)+math.Abs(q.f.now.Objective()))
+	}
+	return q.reseated(seat, make([]float64, len(q.f.crowdRoom)))
 }
 
 // cheapest is the node of the block, home aside, where the load costs least. It starts at node from.

@@ -1,49 +1,50 @@
 package solver
 
 import (
+	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/shardonnay/shardonnay/internal/instance"
 )
 
-// Several giants cannot all have the cheapest seat: prices that know it prove more than the cheapest offers do.
-func TestSeatPricesKnowThatSeatsAreFew(t *testing.T) {
-	for seed := range uint64(3) {
-		p := generate(t, 36, 1500, seed, func(o *instance.Options) { o.Giants = 6 })
-		f := newFrame(p)
-		if len(f.giants) < 6 {
-			t.Fatalf("seed %d: only %d giants", seed, len(f.giants))
+// Prices of seats know that large copies need whole ones: they prove more than if each took the cheapest seat, the more
+// lumps there are the more, and the same on one worker and on two.
+func TestSeatsAreForWholeCopies(t *testing.T) {
+	for seed := range uint64(2) {
+		f := newFrame(generate(t, 20, 800, seed, func(o *instance.Options) { o.Giants = 4 }))
+		if len(f.lumps) < 15 {
+			t.Fatalf("seed %d: only %d lumps", seed, len(f.lumps))
 		}
-		nodes := f.nodes()
-		q := f.newPricer(f.noPrices(), rand.New(rand.NewPCG(1, 1)))
-		seat, work, err := q.seatPrices(nodes, 2)
-		if err != nil || work == 0 {
-			t.Fatalf("seed %d: %v after %d units of work", seed, err, work)
-		}
-		again, sameWork, _ := q.seatPrices(nodes, 1)
-		if !slices.Equal(seat, again) || work != sameWork {
-			t.Errorf("seed %d: one worker finds %v, two find %v", seed, again, seat)
-		}
-		stay := q.worthLeaving(&work)
-		cheapest := make([]float64, len(seat))
-		for g, c := range f.giants {
-			if seat[g] < 0 || seat[g] > stay[g] {
-				t.Errorf("seed %d: a giant whose leaving saves %v pays %v", seed, stay[g], seat[g])
+		look := func(most, workers int) (naive, bound float64, found *prices) {
+			g := *f
+			g.setLumps(f.lumpy(most))
+			q := g.newPricer(g.noPrices(), rand.New(rand.NewPCG(1, 1)))
+			naive, _, _ = q.nodeBound(g.nodes(), 1e-9, nodeSteps, workers)
+			s, err := newSeating(q, g.nodes())
+			if err != nil {
+				t.Fatal(err)
 			}
-			offers := q.offers(c, nil, &work)
-			cheapest[g] = offers[0].cost
-			for _, o := range offers {
-				cheapest[g] = min(cheapest[g], o.cost)
+			defer s.close()
+			allow := allowance{ctx: context.Background(), since: time.Now(), most: 200_000_000}
+			home := f.p.Current()
+			best, err := s.search(s.start(home), home, 1e-5, math.Inf(1), workers, &allow, func(b float64) { bound = b })
+			if err != nil {
+				t.Fatal(err)
 			}
+			return naive, bound, best.p
 		}
-		bound := func(seat []float64) float64 {
-			b, _, _ := q.nodeBound(nodes, seat, 1e-9, nodeSteps, 2)
-			return b
+		naive, few, _ := look(4, 2)
+		_, many, found := look(mostLumps, 2)
+		_, again, same := look(mostLumps, 1)
+		if !(naive < few && few < many) {
+			t.Errorf("seed %d: with cheapest seats %v, prices for four %v, for all lumps %v", seed, naive, few, many)
 		}
-		if assigned, naive := bound(seat), bound(cheapest); assigned <= naive {
-			t.Errorf("seed %d: seats by assignment prove %v, cheapest offers %v", seed, assigned, naive)
+		if again != many || !slices.Equal(found.seat, same.seat) || !slices.Equal(found.crowd, same.crowd) {
+			t.Errorf("seed %d: one worker proves %v, two %v", seed, again, many)
 		}
 	}
 }

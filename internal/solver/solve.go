@@ -244,14 +244,22 @@ func (r *run) enough() bool {
 		r.o.TimeLimit > 0 && time.Since(r.start) >= time.Duration(usable*float64(r.o.TimeLimit))
 }
 
-// roomShort is the gap after the opening from which on a large problem gets a flow and linear programs: room is short then,
-// and has a price. Elsewhere a flow of that size takes longer to settle than all the rest, and both prove less than the
-// opening has; all the time is the search's.
+// roomShort is the gap after the opening from which on room is taken to be short, and to have a price. Elsewhere the prices of
+// seats come first, and a large problem gets no flow and no linear programs with rooms: a flow of that size takes longer to
+// settle than all the rest, and both prove less than the opening has.
 const roomShort = 0.15
 
-// start is what linear programs may start from: prices, and what they prove node by node as far as that is known.
+// roomy tells of a large problem with room enough.
+func (r *run) roomy() bool {
+	return len(r.p.Nodes) > partNodes && gap(r.result.Objective, r.result.LowerBound) <= roomShort
+}
+
+// start is what linear programs may start from: prices, those of seats for the lumps of a frame, and what they prove node by
+// node as far as that is known.
 type start struct {
 	prices *prices
+	seats  *prices // nil: not looked for yet
+	of     *frame
 	bound  float64 // -Inf: not looked at yet
 }
 
@@ -272,14 +280,14 @@ func (r *run) solve() error {
 	if err != nil || r.enough() {
 		return err
 	}
-	if len(f.p.Nodes) > partNodes && gap(r.result.Objective, r.result.LowerBound) <= roomShort {
-		return r.settle(rand.New(rand.NewPCG(r.rng.Uint64(), 2)))
+	if r.roomy() {
+		return r.apart(free)
 	}
 	flow := r.flow()
 	if r.enough() {
 		return nil
 	}
-	starts := []start{free, {flow.startPrices(), math.Inf(-1)}} // before rounding, which settles the flow elsewhere
+	starts := []start{free, {prices: flow.startPrices(), bound: math.Inf(-1)}} // before rounding, which settles the flow elsewhere
 	if err := r.propose(flow.round(), "round"); err != nil {
 		return err
 	}
@@ -297,16 +305,9 @@ func (r *run) open() (start, error) {
 	f := r.f
 	nodes := f.nodes()
 	free := start{prices: f.noPrices()}
-	q := f.newPricer(free.prices, r.rng)
-	seat, asked, err := q.seatPrices(nodes, r.o.Workers)
-	if err != nil {
-		return free, err
-	}
 	tol := boundTolerance * r.result.Objective / float64(len(nodes)) / 4
-	r.result.Counters.PairsPriced += asked
-	r.used += asked
 	look := func(at *prices) (float64, []answer) {
-		bound, answers, work := f.newPricer(at, r.rng).nodeBound(nodes, seat, tol, nodeSteps, r.o.Workers)
+		bound, answers, work := f.newPricer(at, r.rng).nodeBound(nodes, tol, nodeSteps, r.o.Workers)
 		r.result.Counters.PairsPriced += work
 		r.result.Counters.Rounds++
 		r.used += work
@@ -324,6 +325,17 @@ func (r *run) open() (start, error) {
 		for _, x := range answers[i].leave {
 			leave = append(leave, move{x.copy, -1})
 		}
+	}
+	// The largest lumps are few, and matter most.
+	allow := r.allow(0.2, 0.05)
+	p := &proof{run: r, f: f, rng: r.rng, allow: &allow, nodes: nodes, node: slices.Clone(r.node)}
+	seated, err := p.seats(&free, seatLevels[:1], r.o.Workers)
+	r.spent(&allow)
+	if err != nil || r.enough() {
+		return free, err
+	}
+	if seated != nil {
+		leave = seated
 	}
 	return free, r.propose(leave, "leavers")
 }
@@ -365,7 +377,7 @@ func (r *run) priceBudgets(from start, answers []answer, look func(*prices) (flo
 			*budget.price(&at) = try
 			bound, found := look(&at)
 			if bound > from.bound {
-				from, answers = start{&at, bound}, found
+				from, answers = start{prices: &at, bound: bound}, found
 			}
 			if wanted(found) > budget.most {
 				low = try

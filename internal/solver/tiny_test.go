@@ -50,20 +50,25 @@ func TestBoundsHoldAtAnyPrices(t *testing.T) {
 			t.Fatalf("by groups %v, the optimum is %v", bound, want)
 		}
 		nodes := f.nodes()
-		// Every copy may be a giant here, whether it is large or not: the bound has to hold for any choice of them.
-		var giants []int32
+		// Every copy may be a lump here, whether it is large or not: the bound has to hold for any choice of them.
+		var lumps []int32
 		for c := range p.Copies {
-			if f.movable[c] && rapid.Bool().Draw(t, "giant") {
-				giants = append(giants, int32(c))
+			if f.movable[c] && rapid.Bool().Draw(t, "lump") {
+				lumps = append(lumps, int32(c))
 			}
 		}
-		f.setGiants(giants)
-		seat := make([]float64, len(giants))
+		f.setLumps(lumps)
+		seat := make([]float64, len(lumps))
 		for g := range seat {
 			seat[g] = rapid.Float64Range(0, 2).Draw(t, "seat")
 		}
+		crowd := make([]float64, len(f.crowdRoom))
+		for i := range crowd {
+			crowd[i] = rapid.Float64Range(0, 1).Draw(t, "crowd")
+		}
 		for _, seats := range [][]float64{nil, seat} {
-			bound, answers, _ := q.nodeBound(nodes, seats, 0, 1000, 1)
+			q := q.reseated(seats, crowd)
+			bound, answers, _ := q.nodeBound(nodes, 0, 1000, 1)
 			if bound > want+1e-9 {
 				t.Fatalf("by nodes %v (seats %v), the optimum is %v", bound, seats, want)
 			}
@@ -72,7 +77,7 @@ func TestBoundsHoldAtAnyPrices(t *testing.T) {
 					t.Fatalf("node %d: at least %v, but %v is possible", n, answers[n].least, answers[n].best)
 				}
 			}
-			cut, _, _ := q.nodeBound(nodes, seats, 0, 1, 1)
+			cut, _, _ := q.nodeBound(nodes, 0, 1, 1)
 			if cut > bound+1e-9 {
 				t.Fatalf("cut short the node bound is %v, to the end %v", cut, bound)
 			}
@@ -120,7 +125,7 @@ func TestStepsKeepTheirPromises(t *testing.T) {
 		}
 		holds("rounding")
 		allow := r.allow(1, 1)
-		leave, err := r.bound([]start{free, {from, math.Inf(-1)}}, r.rng, &allow)
+		leave, err := r.bound([]start{free, {prices: from, bound: math.Inf(-1)}}, r.rng, &allow)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -74,6 +74,7 @@ func TestSolveRefusesWhatDoesNotFit(t *testing.T) {
 		"starts run":         func(p *Problem) { p.Columns.Start[2] = 1 },
 		"have to ascend":     func(p *Problem) { p.Columns.Start[1] = 9; p.Columns.Start[2] = 2 },
 		"costs NaN":          func(p *Problem) { p.Columns.Cost[0] = math.NaN() },
+		"costs 1e+25":        func(p *Problem) { p.Columns.Cost[0] = 1e25 },
 		"the value +Inf":     func(p *Problem) { p.Columns.Value[1] = inf },
 		"row 0 has bounds":   func(p *Problem) { p.Rows[0] = Bounds{2, 1} },
 		"within 3 to 1":      func(p *Problem) { p.Columns.Bounds[1] = Bounds{3, 1} },
@@ -99,6 +100,9 @@ func TestSolveRefusesWhatDoesNotFit(t *testing.T) {
 	p.Columns.Row[1] = 5
 	if err := m.AddColumns(&p.Columns); err == nil {
 		t.Error("a column in a row that is not there was added")
+	}
+	if err := m.SetCosts([]float64{1}); err == nil {
+		t.Error("a column that is not there got a cost")
 	}
 	if err := m.AddRows([]Bounds{{2, 1}}); err == nil {
 		t.Error("a row with its bounds crossed was added")
@@ -199,6 +203,20 @@ func TestSolveAndModelAgree(t *testing.T) {
 		}
 		if b := p.bound(m.Price()); len(p.Columns.Row) > 0 && s.Objective-b > 1e-6 {
 			t.Fatalf("objective %v, bound from the model's prices %v", s.Objective, b)
+		}
+		// Other costs for some of the columns: as from scratch with them.
+		changed := rapid.IntRange(0, cols).Draw(t, "columns that cost something else")
+		for j := range changed {
+			p.Columns.Cost[j] = number("cost now")
+		}
+		if err := m.SetCosts(p.Columns.Cost[:changed]); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = Solve(p, Limits{}); err != nil || s.Status != Optimal {
+			t.Fatalf("at other costs it ends %v, %v", s.Status, err)
+		}
+		if end, _, err = m.Solve(Limits{}); err != nil || len(p.Columns.Row) > 0 && (end != Optimal || math.Abs(m.Objective()-s.Objective) > 1e-6) {
+			t.Fatalf("at other costs from scratch %v, from a basis %v (%v, %v)", s.Objective, m.Objective(), end, err)
 		}
 		point := make([]float64, cols)
 		for j := range point {

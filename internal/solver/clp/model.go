@@ -7,6 +7,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"unsafe"
 )
@@ -87,6 +88,25 @@ func (m *Model) AddColumns(c *Columns) error {
 	}
 	C.Clp_addColumns(m.native, C.int(c.Len()), &lower[0], &upper[0], (*C.double)(&c.Cost[0]), &starts[0], rows, values)
 	m.cols += c.Len()
+	return nil
+}
+
+// SetCosts sets the costs of the first columns. The basis stays feasible.
+func (m *Model) SetCosts(cost []float64) error {
+	if len(cost) > m.cols {
+		return fmt.Errorf("%d costs for %d columns", len(cost), m.cols)
+	}
+	for j, c := range cost {
+		if !(math.Abs(c) <= mostCost) {
+			return fmt.Errorf("column %d would cost %v", j, c)
+		}
+	}
+	if m.cols == 0 {
+		return nil
+	}
+	all := slices.Clone(unsafe.Slice((*float64)(C.Clp_objective(m.native)), m.cols))
+	copy(all, cost)
+	C.Clp_chgObjCoefficients(m.native, (*C.double)(&all[0]))
 	return nil
 }
 
