@@ -204,7 +204,7 @@ func (r *run) goal() float64 {
 
 // evaluate proves what prices prove for all nodes together.
 func (p *proof) evaluate(at *prices) float64 {
-	bound, _, work := p.f.newPricer(at, p.rng).nodeBound(p.nodes, p.tol/float64(len(p.nodes))/4, nodeSteps, p.o.Workers)
+	bound, _, work := p.f.newPricer(at, p.rng).nodeBound(p.nodes, p.tol/float64(len(p.nodes))/4, nodeSteps, p.o.Workers, p.allow)
 	p.allow.used += work
 	p.result.Counters.PairsPriced += work
 	p.result.Counters.Rounds++

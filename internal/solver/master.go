@@ -277,7 +277,7 @@ func (m *master) generate(start *prices, assignment []int32, tol float64, rng *r
 	m.crowd = start.crowd
 	constant := f.constant + sumOf(f.tierNow) + f.crowdTerm(start)
 	look := func() (bound float64, answers []answer) {
-		bound, answers, work := f.newPricer(current, rng).nodeBound(m.nodes, tol/float64(len(m.nodes))/4, nodeSteps, 1)
+		bound, answers, work := f.newPricer(current, rng).nodeBound(m.nodes, tol/float64(len(m.nodes))/4, nodeSteps, 1, allow)
 		allow.used += work
 		m.pairs += work
 		m.rounds++

@@ -444,13 +444,13 @@ func (q *nodeSolver) settle(s *vector, root float64) (load vector, paid float64)
 	for q.heavy < min(q.open, mostHeavy) && (q.heavy < 2 || q.turns[q.heavy].weight > heavyWeight*q.turns[q.open/2].weight) {
 		q.heavy++
 	}
-	open, was := make([]choice, 0, len(q.choices)), make([]bool, 0, len(q.choices))
+	open, was := make([]choice, 0, len(q.turns)), make([]bool, 0, len(q.turns))
 	for _, t := range q.turns {
 		open, was = append(open, q.choices[t.at]), append(was, q.chosen[t.at])
 	}
 	slices.Reverse(decided)
 	slices.Reverse(chosen)
-	q.choices, q.chosen = append(open, decided...), append(was, chosen...)
+	q.choices, q.chosen = slices.Concat(open, decided), slices.Concat(was, chosen)
 	q.line()
 	return load, paid
 }
@@ -763,13 +763,17 @@ func (q *nodeSolver) solve(n int32, tol float64, steps int) answer {
 }
 
 // nodeBound solves every node of the frame at the pricer's prices: the lower bound that they prove node by node, and the
-// answers by node.
-func (q *pricer) nodeBound(nodes []int32, tol float64, steps, workers int) (bound float64, answers []answer, work int64) {
+// answers by node. When the allowance's time is over the rest is done without branching: that proves less.
+func (q *pricer) nodeBound(nodes []int32, tol float64, steps, workers int, allow *allowance) (bound float64, answers []answer, work int64) {
 	answers = make([]answer, len(nodes))
 	work = parallel(workers, len(nodes), 4, func(from, to int) int64 {
 		s := nodeSolver{f: q.f, q: q}
+		branches := steps
+		if allow.timeOver() {
+			branches = 0
+		}
 		for i := from; i < to; i++ {
-			answers[i] = s.solve(nodes[i], tol, steps)
+			answers[i] = s.solve(nodes[i], tol, branches)
 		}
 		return s.work
 	})

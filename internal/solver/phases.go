@@ -50,12 +50,16 @@ func (r *run) search(starts []start) error {
 		}()
 		s.cool(heat, seeds[1], 1, &first)
 		best, node := s.Objective(), s.Assignment()
-		for waiting := r.o.TimeLimit > 0; waiting; { // who counts only work does not look at who is first
+		all := r.allow(1, 1)
+		for waiting := r.o.TimeLimit > 0; waiting && !all.timeOver(); { // who counts only work does not look at who is first
 			select {
 			case <-proved:
 				waiting = false
 			default:
 				more := allowance{ctx: r.ctx, since: time.Now(), until: time.Now().Add(r.o.TimeLimit / 20)}
+				if more.until.After(all.until) {
+					more.until = all.until
+				}
 				s.cool(heat/4, seeds[1], 1, &more)
 				if s.Objective() < best {
 					best, node = s.Objective(), s.Assignment()

@@ -97,10 +97,8 @@ func (s *search) carryOut(moves []move) {
 			}
 		}
 		if len(left) == len(waiting) {
-			// Nobody can go where he was to go: the first looks for another place, and who finds none stays.
-			if left[0].node < 0 {
-				left = left[1:]
-			} else {
+			// Nobody can go where he was to go: who found no place at all stays, and then the first of the others looks for one.
+			if left = slices.DeleteFunc(left, func(m move) bool { return m.node < 0 }); len(left) == len(waiting) {
 				left[0].node = -1
 			}
 		}

@@ -11,6 +11,8 @@ import (
 const (
 	// seatRounds is where the search for seat prices ends if nothing else ended it; it converges in 40 to 60.
 	seatRounds = 150
+	// fruitless is after how many rounds without a better bound it ends too.
+	fruitless = 25
 	// firstWidth is the box's first width, in moves of the copy: prices of seats end up a few tenths above the move, giants'
 	// some times that.
 	firstWidth = 0.25
@@ -213,7 +215,7 @@ func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, wo
 	s.stand(f.p.Current())
 	s.stand(assignment)
 	look := func(q *pricer) (float64, []answer) {
-		bound, answers, work := q.nodeBound(s.nodes, each, nodeSteps, workers)
+		bound, answers, work := q.nodeBound(s.nodes, each, nodeSteps, workers, allow)
 		allow.used += work
 		s.work += work
 		s.rounds++
@@ -221,8 +223,8 @@ func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, wo
 	}
 	bound, answers := look(best)
 	prove(bound)
-	boxed := true
-	for s.rounds < seatRounds && bound < goal {
+	boxed, raised := true, 1
+	for s.rounds < seatRounds && s.rounds-raised < fruitless && bound < goal {
 		added := 0
 		for i := range answers {
 			if answers[i].best < node[i]-each/2 {
@@ -262,7 +264,7 @@ func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, wo
 		at, answers = look(next)
 		expected, gain := s.lp.Objective()*s.unit+constant-bound, at-bound
 		if gain > 0 {
-			bound, best = at, next
+			bound, best, raised = at, next, s.rounds
 			prove(bound)
 		}
 		boxed = false

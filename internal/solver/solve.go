@@ -283,6 +283,7 @@ func (r *run) solve() error {
 	if r.roomy() {
 		return r.apart(free)
 	}
+	r.makeRoom()
 	flow := r.flow()
 	if r.enough() {
 		return nil
@@ -306,8 +307,9 @@ func (r *run) open() (start, error) {
 	nodes := f.nodes()
 	free := start{prices: f.noPrices()}
 	tol := boundTolerance * r.result.Objective / float64(len(nodes)) / 4
+	opening := r.allow(0.3, 1)
 	look := func(at *prices) (float64, []answer) {
-		bound, answers, work := f.newPricer(at, r.rng).nodeBound(nodes, tol, nodeSteps, r.o.Workers)
+		bound, answers, work := f.newPricer(at, r.rng).nodeBound(nodes, tol, nodeSteps, r.o.Workers, &opening)
 		r.result.Counters.PairsPriced += work
 		r.result.Counters.Rounds++
 		r.used += work
@@ -490,6 +492,23 @@ func (r *run) greedy() {
 		s.descend(&allow)
 	}
 	r.take(s, "descent")
+	r.result.Counters.MovesTried += s.work
+	r.spent(&allow)
+}
+
+// makeRoom lets copies change places where they fit nowhere, if room is short.
+func (r *run) makeRoom() {
+	if gap(r.result.Objective, r.result.LowerBound) <= roomShort {
+		return
+	}
+	allow := r.allow(0.3, 0.2)
+	s := newSearch(r.f, r.node, r.f.everything())
+	for moved, swapped, over := 1, 1, false; moved+swapped > 0 && !over; {
+		if swapped, over = s.promisingSwaps(&allow); !over {
+			moved, over = s.bestMoves(&allow)
+		}
+	}
+	r.take(s, "swaps")
 	r.result.Counters.MovesTried += s.work
 	r.spent(&allow)
 }

@@ -66,9 +66,10 @@ func TestBoundsHoldAtAnyPrices(t *testing.T) {
 		for i := range crowd {
 			crowd[i] = rapid.Float64Range(0, 1).Draw(t, "crowd")
 		}
+		always := allowance{ctx: context.Background()}
 		for _, seats := range [][]float64{nil, seat} {
 			q := q.reseated(seats, crowd)
-			bound, answers, _ := q.nodeBound(nodes, 0, 1000, 1)
+			bound, answers, _ := q.nodeBound(nodes, 0, 1000, 1, &always)
 			if bound > want+1e-9 {
 				t.Fatalf("by nodes %v (seats %v), the optimum is %v", bound, seats, want)
 			}
@@ -77,7 +78,7 @@ func TestBoundsHoldAtAnyPrices(t *testing.T) {
 					t.Fatalf("node %d: at least %v, but %v is possible", n, answers[n].least, answers[n].best)
 				}
 			}
-			cut, _, _ := q.nodeBound(nodes, 0, 1, 1)
+			cut, _, _ := q.nodeBound(nodes, 0, 1, 1, &always)
 			if cut > bound+1e-9 {
 				t.Fatalf("cut short the node bound is %v, to the end %v", cut, bound)
 			}
