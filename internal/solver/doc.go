@@ -6,9 +6,9 @@
 //	frame     the problem as a relaxation sees it: per node and resource a convex cost, per copy what it adds
 //	price     every group's cheapest placement at given prices of the nodes' resources
 //	flow      prices, found by shifting parts of groups between nodes until no shift pays
-//	node      which copies leave one node, whole copies, at what others pay for the room
-//	seats     what copies that nearly fill a node pay to be let in elsewhere
-//	master    the linear program over such choices, by CLP with column generation: the bound
+//	node      which copies leave one node and which large ones come, whole copies, at what others pay for the room
+//	seats     what large copies pay for a seat elsewhere, by cutting planes in a box: the bound where room is plenty
+//	master    the linear program over such choices and rooms, by CLP with column generation: the bound where it is short
 //	round     the relaxation's answer made whole
 //	descent   best moves and best swaps until none pays: the yardstick, and the last polish of everything
 //	anneal    moves, swaps and ejections under a falling temperature
