@@ -7,10 +7,8 @@ The same model as highs.py, in whole numbers, for CP-SAT knows no others: loads 
 millionths of what a node's disk may hold, rounded up, so that answers are legal; costs in units of 10^-13. The objective that is
 reported is computed from the assignment in doubles; the lower bound is that of the scaled problem, near the true one but not proven for it.
 """
-import argparse
 import math
 import sys
-import time
 
 from ortools.sat.python import cp_model
 
@@ -58,25 +56,15 @@ def build(p):
     return m, place
 
 
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("problem")
-    ap.add_argument("--seconds", type=float, default=600)
-    ap.add_argument("--threads", type=int, default=problem.cores())
-    a = ap.parse_args()
-    began = time.time()
-    p = problem.Problem(a.problem)
-    m, place = build(p)
-    built = time.time()
+def solve(p, m, place, seconds, threads):
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = a.seconds
-    solver.parameters.num_workers = a.threads
+    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.num_workers = threads
     status = solver.solve(m)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         sys.exit(f"CP-SAT has no answer: {solver.status_name(status)}")
-    where = [next(n for n, x in at.items() if solver.boolean_value(x)) for at in place]
-    print(p.report(where, solver.best_objective_bound / COST, built - began, time.time() - built))
+    return [next(n for n, x in at.items() if solver.boolean_value(x)) for at in place], solver.best_objective_bound / COST
 
 
 if __name__ == "__main__":
-    main()
+    problem.answer(__doc__, build, solve)

@@ -6,9 +6,6 @@
 x[c, n] is 1 where copy c goes to node n, for every node of its class that accepts copies, and its own. The cost of a node's
 load is convex and piecewise linear: one continuous variable per piece. The search starts from the present placement.
 """
-import argparse
-import time
-
 import highspy
 import numpy as np
 
@@ -74,19 +71,5 @@ def solve(p, program, place, seconds, threads):
     return [max(at, key=lambda n: x[at[n]]) for at in place], h.getInfo().mip_dual_bound
 
 
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("problem")
-    ap.add_argument("--seconds", type=float, default=600)
-    ap.add_argument("--threads", type=int, default=problem.cores())
-    a = ap.parse_args()
-    began = time.time()
-    p = problem.Problem(a.problem)
-    program, place = build(p)
-    built = time.time()
-    where, bound = solve(p, program, place, a.seconds, a.threads)
-    print(p.report(where, bound, built - began, time.time() - built))
-
-
 if __name__ == "__main__":
-    main()
+    problem.answer(__doc__, build, solve)

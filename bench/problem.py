@@ -3,11 +3,13 @@
 The balance and move terms and the hard rules below are all of the objective where a problem has no must_leave, spread price, tier floor
 or group above a tier cap; problems that have them, limits on copies or budgets are refused: generated instances do not.
 """
+import argparse
 import collections
 import gzip
 import json
 import os
 import sys
+import time
 
 # On this node and in this dimension, r = base + load / unit, which costs weight * phi(r - shift).
 Slot = collections.namedtuple("Slot", "node dimension unit base shift weight")
@@ -169,3 +171,19 @@ class Problem:
             "objective": self.objective(where), "lower_bound": bound, "moves": len(self.moved(where)), "bytes_moved": self.bytes_moved(where),
             "broken": self.broken(where), "build_s": round(build_s, 1), "wall_s": round(wall_s, 1),
         })
+
+
+def answer(doc, build, solve):
+    """The program of a yardstick: read the problem that the arguments name, build(problem) its model and the copies' variables,
+    solve(problem, model, place, seconds, threads) for where the copies go and a lower bound, and print the report."""
+    ap = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("problem")
+    ap.add_argument("--seconds", type=float, default=600)
+    ap.add_argument("--threads", type=int, default=cores())
+    a = ap.parse_args()
+    began = time.time()
+    p = Problem(a.problem)
+    model, place = build(p)
+    built = time.time()
+    where, bound = solve(p, model, place, a.seconds, a.threads)
+    print(p.report(where, bound, built - began, time.time() - built))
