@@ -22,19 +22,22 @@ const (
 // those of linear programs over parts of the nodes. It returns who leaves, by the last programs.
 func (r *run) bound(starts []start, rng *rand.Rand, allow *allowance) (leave []move, err error) {
 	f := r.f
-	tol := boundTolerance * max(0, r.result.ObjectiveBefore-r.result.LowerBound)
-	p := &proof{run: r, f: f, rng: rng, allow: allow, tol: tol, nodes: f.nodes(), node: slices.Clone(r.node), more: len(starts) > 1}
-	if len(starts) > 1 && gap(r.result.Objective, r.result.LowerBound) > roomShort {
+	p := r.proof(rng, allow)
+	share := seatShare
+	if len(starts) == 1 {
+		share = 1
+	}
+	if len(starts) > 1 && r.short() {
 		// Prices of rooms are what matters. Only who nearly fills a node is a lump then: the programs come further.
 		starts = starts[1:]
 		own := *f
 		own.lumpFrom = giantShare
 		own.setLumps(own.lumpy(mostLumps))
 		p.f = &own
-	} else if leave, err = p.seats(&starts[0], seatLevels, 1); err != nil || len(starts) == 1 || allow.spent(0) {
+	} else if leave, err = p.seats(&starts[0], seatLevels, share, 1); err != nil || len(starts) == 1 || allow.spent(0) {
 		return leave, err
 	}
-	parts := (len(p.nodes) + partNodes - 1) / partNodes
+	parts := f.parts()
 	var best *prices
 	reached := math.Inf(-1)
 	for i := range starts {
@@ -87,8 +90,15 @@ type proof struct {
 	tol   float64
 	nodes []int32
 	node  []int32 // the answer when it began
-	more  bool    // other programs follow the seats
 }
+
+func (r *run) proof(rng *rand.Rand, allow *allowance) *proof {
+	tol := boundTolerance * max(0, r.result.ObjectiveBefore-r.result.LowerBound)
+	return &proof{run: r, f: r.f, rng: rng, allow: allow, tol: tol, nodes: r.f.nodes(), node: slices.Clone(r.node)}
+}
+
+// parts is into how many parts of up to partNodes the nodes are dealt.
+func (f *frame) parts() int { return (len(f.p.Nodes) + partNodes - 1) / partNodes }
 
 const (
 	// seatShare is the part of the bound's allowance that is for the seats, where other programs follow.
@@ -102,12 +112,8 @@ const (
 var seatLevels = []int{32, mostLumps, 4 * mostLumps, 16 * mostLumps}
 
 // seats finds prices of the lumps' seats, for as many lumps as one level says after the other, each from where the one before
-// came to. It returns who leaves by the last program.
-func (p *proof) seats(from *start, levels []int, workers int) (leave []move, err error) {
-	share := 1.0
-	if p.more {
-		share = seatShare
-	}
+// came to, with a share of the allowance. It returns who leaves by the last program.
+func (p *proof) seats(from *start, levels []int, share float64, workers int) (leave []move, err error) {
 	allow := p.allow.part(share, 1, 1)[0]
 	defer func() { p.allow.used += allow.used }()
 	for _, most := range levels {

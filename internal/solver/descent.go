@@ -86,12 +86,7 @@ func (s *search) bestSwaps(allow *allowance) (made int, over bool) {
 			if int32(n) == s.Node(int(c)) {
 				continue
 			}
-			for _, e := range s.on[n] {
-				s.work++
-				if d := s.DeltaSwap(int(c), int(e)); d < best && s.LegalSwap(int(c), int(e)) && s.affordable(c, int32(n), e) {
-					best, with = d, e
-				}
-			}
+			best, with = s.partner(c, int32(n), best, with)
 			if s.work-was > 1<<14 {
 				if allow.spent(s.work - was) {
 					over = true
@@ -109,6 +104,17 @@ func (s *search) bestSwaps(allow *allowance) (made int, over bool) {
 		}
 	}
 	return made, false
+}
+
+// partner is the copy on node n that c gains most by changing places with, if that is better than the best so far.
+func (s *search) partner(c, n int32, best float64, with int32) (float64, int32) {
+	for _, e := range s.on[n] {
+		s.work++
+		if d := s.DeltaSwap(int(c), int(e)); d < best && s.LegalSwap(int(c), int(e)) && s.affordable(c, n, e) {
+			best, with = d, e
+		}
+	}
+	return best, with
 }
 
 // promisingNodes is on how many nodes a copy looks for one to change places with.
@@ -133,9 +139,11 @@ func (s *search) promisingSwaps(allow *allowance) (made int, over bool) {
 					continue
 				}
 				s.work++
-				v := leave + s.DeltaEnter(int(c), n)
+				var v float64
 				if n == home {
 					v = s.Delta(int(c), n)
+				} else {
+					v = leave + s.DeltaEnter(int(c), n)
 				}
 				if v < -s.least() && (len(nodes) < promisingNodes || v < nodes[len(nodes)-1].cost) {
 					at, _ := slices.BinarySearchFunc(nodes, v, func(x candidate, v float64) int { return order(x.cost, v) })
@@ -144,12 +152,7 @@ func (s *search) promisingSwaps(allow *allowance) (made int, over bool) {
 			}
 			best, with := -s.least(), int32(-1)
 			for _, x := range nodes {
-				for _, e := range s.on[x.node] {
-					s.work++
-					if d := s.DeltaSwap(int(c), int(e)); d < best && s.LegalSwap(int(c), int(e)) && s.affordable(c, x.node, e) {
-						best, with = d, e
-					}
-				}
+				best, with = s.partner(c, x.node, best, with)
 			}
 			if with >= 0 {
 				s.swap(c, with)

@@ -42,8 +42,9 @@ type frame struct {
 
 // crowd is a tier cap of a group, value by value.
 type crowd struct {
-	row   []int32 // per node: its value
-	first int32   // value v has position first+v in crowdRoom
+	row    []int32 // per node: its value
+	first  int32   // value v has position first+v in crowdRoom
+	values int32
 }
 
 // slot is the cost of one resource on one node as a function of its load x, in native units:
@@ -434,7 +435,7 @@ func (f *frame) addCrowds(g int32) {
 		for _, e := range f.group(g) {
 			home[row[f.p.Copies[e].Node]]++
 		}
-		f.crowds[g] = append(f.crowds[g], crowd{row, int32(len(f.crowdRoom))})
+		f.crowds[g] = append(f.crowds[g], crowd{row, int32(len(f.crowdRoom)), values})
 		for _, k := range home {
 			f.crowdRoom = append(f.crowdRoom, float64(max(limit.Count()-k, 0)))
 		}

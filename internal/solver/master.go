@@ -133,12 +133,11 @@ func (g *growth) node(n int32, a *answer, room *vector) {
 			cost += f.cost(s, a.load[d]+room[d])
 		}
 	}
-	crowds := prices{crowd: m.crowd}
 	for i := range a.leave {
-		cost -= f.crowding(&crowds, f.p.Copies[a.leave[i].copy].Group, n)
+		cost -= f.crowding(m.crowd, f.p.Copies[a.leave[i].copy].Group, n)
 	}
 	for _, c := range a.come {
-		cost += f.moveCost[c] - f.tierGain(c, n) + f.crowding(&crowds, f.p.Copies[c].Group, n)
+		cost += f.moveCost[c] - f.tierGain(c, n) + f.crowding(m.crowd, f.p.Copies[c].Group, n)
 	}
 	for k := range 2 {
 		if s := &f.slots[int(n)*f.resources+f.balance+k]; s.shared() {
@@ -340,31 +339,62 @@ func sumOf(x []float64) float64 {
 // stand adds the choices and seats of an assignment, as far as they are within the part: the program can do what it does.
 func (m *master) stand(g *growth, assignment []int32) {
 	f := m.f
-	in := make(map[int32]*answer, len(m.nodes))
-	room := make(map[int32]*vector, len(m.nodes))
+	part := make([]bool, len(f.p.Nodes))
 	for _, n := range m.nodes {
-		in[n], room[n] = &answer{}, &vector{}
-		for d := range f.balance {
-			in[n].load[d] = f.slots[int(n)*f.resources+d].fixed
-		}
+		part[n] = true
 	}
-	var seats []move
+	assignment = slices.Clone(assignment)
 	for _, n := range m.nodes {
 		for _, c := range f.home[n] {
-			a := in[n]
-			if to := assignment[c]; to != n && in[to] != nil {
-				x := choice{copy: c}
-				a.leave = append(a.leave, x)
-				if f.lumpOf[c] >= 0 {
-					a, in[to].come = in[to], append(in[to].come, c)
-				} else {
-					for d, l := range f.loads(c)[:f.balance] {
-						inside, _ := f.split(&f.slots[int(to)*f.resources+d], l)
-						room[to][d] += inside
-					}
-					seats = append(seats, move{c, to})
+			if !part[assignment[c]] {
+				assignment[c] = n
+			}
+		}
+	}
+	in := f.stand(m.nodes, assignment)
+	room := make([]vector, len(f.p.Nodes))
+	var seats []move
+	for i := range in {
+		for _, x := range in[i].leave {
+			if f.lumpOf[x.copy] >= 0 {
+				continue
+			}
+			to := assignment[x.copy]
+			for d, l := range f.loads(x.copy)[:f.balance] {
+				inside, _ := f.split(&f.slots[int(to)*f.resources+d], l)
+				room[to][d] += inside
+			}
+			seats = append(seats, move{x.copy, to})
+		}
+	}
+	for i, n := range m.nodes {
+		g.node(n, &in[i], &room[n])
+	}
+	for _, s := range seats {
+		g.seat(s)
+	}
+}
+
+// stand reads an assignment as choices of the nodes, by their positions: who leaves, which lumps come from another of them, and
+// the load of those and of who stays.
+func (f *frame) stand(nodes, assignment []int32) []answer {
+	in, at := make([]answer, len(nodes)), make(map[int32]*answer, len(nodes))
+	for i, n := range nodes {
+		at[n] = &in[i]
+		for d := range f.balance {
+			in[i].load[d] = f.slots[int(n)*f.resources+d].fixed
+		}
+	}
+	for i, n := range nodes {
+		for _, c := range f.home[n] {
+			a, to := &in[i], at[assignment[c]]
+			if assignment[c] != n {
+				a.leave = append(a.leave, choice{copy: c})
+				if f.lumpOf[c] < 0 || to == nil {
 					continue
 				}
+				to.come = append(to.come, c)
+				a = to
 			} else {
 				a.bytes[0] += f.p.Copies[c].Bytes
 				a.bytes[1]++
@@ -374,17 +404,14 @@ func (m *master) stand(g *growth, assignment []int32) {
 			}
 		}
 	}
-	for _, n := range m.nodes {
-		g.node(n, in[n], room[n])
-	}
-	for _, s := range seats {
-		g.seat(s)
-	}
+	return in
 }
 
-// leavers reads who leaves in each node's heaviest choice, and where the program seats most of each.
-func (m *master) leavers() []move {
-	x := m.lp.X()
+// leavers are those of the last program.
+func (m *master) leavers() []move { return leavers(m.nodes, m.columns, m.lp.X()) }
+
+// leavers reads who leaves in each node's heaviest choice, and where the program seats most of each, from the columns' values.
+func leavers(nodes []int32, columns []column, x []float64) []move {
 	heaviest := make(map[int32]int)
 	type part struct {
 		node  int32
@@ -396,7 +423,8 @@ func (m *master) leavers() []move {
 			seats[c] = part{n, share}
 		}
 	}
-	for j, column := range m.columns {
+	for j := range x {
+		column := &columns[j]
 		if column.node < 0 {
 			put(column.seat.copy, column.seat.node, x[j])
 			continue
@@ -409,8 +437,8 @@ func (m *master) leavers() []move {
 		}
 	}
 	var leave []move
-	for _, n := range m.nodes {
-		for _, c := range m.columns[heaviest[n]].leave {
+	for _, n := range nodes {
+		for _, c := range columns[heaviest[n]].leave {
 			to := move{c, -1}
 			if seat, known := seats[c]; known {
 				to.node = seat.node

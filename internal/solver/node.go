@@ -112,8 +112,7 @@ type nodeSolver struct {
 	choices []choice
 	open    int // choices from here on are decided
 	heavy   int // so many of the first are far larger than the others
-	guests  []int32
-	invited []choice
+	guests  []choice
 
 	best          float64 // of the choices found
 	chosen        []bool  // who leaves, or does not come, then
@@ -514,13 +513,12 @@ type answer struct {
 	bytes [2]float64 // bytes and copies of the home copies that stay
 }
 
-// prepare sets up node n. It returns what the choices do not include.
+// prepare sets up node n. It returns what the choices do not include, and what lumps pay that come for nothing.
 //
 // Slopes are followed up to that of the node with all at home, and up to where a guest, in the dimension where it is largest,
-// costs more than it pays. Whom no slope
-// up to there makes leave is no choice but stays. Beyond, the cost is taken to rise no steeper: that is less than it does, and
-// so the bound holds whatever comes.
-func (q *nodeSolver) prepare(n int32) (constant float64) {
+// costs more than it pays. Whom no slope up to there makes leave is no choice but stays. Beyond, the cost is taken to rise no
+// steeper: that is less than it does, and so the bound holds whatever comes.
+func (q *nodeSolver) prepare(n int32) (constant, free float64) {
 	f, R := q.f, q.f.resources
 	q.dims = f.balance
 	slots := f.slots[int(n)*R : int(n+1)*R]
@@ -533,7 +531,7 @@ func (q *nodeSolver) prepare(n int32) (constant float64) {
 			full[d] += f.load[int(c)*R+d]
 		}
 	}
-	free := q.findGuests(n)
+	free = q.findGuests(n)
 	var steepest [cluster.MaxDimensions]int
 	for d := range q.dims {
 		i := int(n)*R + d
@@ -542,15 +540,14 @@ func (q *nodeSolver) prepare(n int32) (constant float64) {
 	}
 	var smallest, reach vector // of the guests that are largest in a dimension: the least load, and what load is left without them
 	weightless := 0
-	q.invited = q.invited[:0]
-	for _, c := range q.guests {
-		x, main, size := q.guest(n, c), 0, 0.0
+	for i := range q.guests {
+		x, main, size := &q.guests[i], 0, 0.0
 		for d := range q.dims {
 			if share := x.load[d] * slots[d].scale; share > size {
 				main, size = d, share
 			}
 		}
-		if q.invited = append(q.invited, x); size == 0 {
+		if size == 0 {
 			weightless++
 			continue
 		}
@@ -577,23 +574,23 @@ func (q *nodeSolver) prepare(n int32) (constant float64) {
 		}
 		q.top[d] = q.pieces[d].flatten(steepest[d])
 	}
-	constant = q.stayers(n) + free
-	q.invite(int(min(most, float64(len(q.invited)))))
+	constant = q.stayers(n)
+	q.invite(int(min(most, float64(len(q.guests)))))
 	for i := range q.choices {
 		if q.choices[i].guest {
 			constant -= q.choices[i].gone
 		}
 	}
-	return constant
+	return constant, free
 }
 
 // invite makes choices of the guests, but for those to whom so many others would be preferred as come at most: who brings
 // more load and costs less to be without can always give way to one of them.
 func (q *nodeSolver) invite(most int) {
-	slices.SortStableFunc(q.invited, func(a, b choice) int { return order(b.gone, a.gone) })
+	slices.SortStableFunc(q.guests, func(a, b choice) int { return order(b.gone, a.gone) })
 	home := len(q.choices)
-	for i := range q.invited {
-		x := &q.invited[i]
+	for i := range q.guests {
+		x := &q.guests[i]
 		if !q.welcome(x) {
 			continue
 		}
@@ -660,7 +657,7 @@ func (q *nodeSolver) stayers(n int32) (constant float64) {
 func (q *nodeSolver) leaver(c int32, gain float64) (choice, bool) {
 	f, seat := q.f, q.q.p.seat
 	g, home := f.p.Copies[c].Group, f.p.Copies[c].Node
-	crowding := f.crowding(q.q.p, g, home)
+	crowding := f.crowding(q.q.p.crowd, g, home)
 	if at := f.lumpOf[c]; at >= 0 && seat != nil {
 		x := choice{copy: c, gone: seat[at] - crowding}
 		copy(x.load[:], f.loads(c)[:q.dims])
@@ -694,7 +691,7 @@ func (q *nodeSolver) findGuests(n int32) (free float64) {
 		}
 		switch x := q.guest(n, c); {
 		case x.gone > negligible*f.moveCost[c]:
-			q.guests = append(q.guests, c)
+			q.guests = append(q.guests, x)
 		case x.gone > 0:
 			free -= x.gone
 		}
@@ -706,7 +703,7 @@ func (q *nodeSolver) findGuests(n int32) (free float64) {
 // guest is lump c as a choice of node n: not to come costs what it pays, less its move and its bytes.
 func (q *nodeSolver) guest(n, c int32) choice {
 	f, R := q.f, q.f.resources
-	x := choice{copy: c, guest: true, gone: q.q.p.seat[f.lumpOf[c]] - q.q.moving(c) - f.crowding(q.q.p, f.p.Copies[c].Group, n) + f.tierGain(c, n)}
+	x := choice{copy: c, guest: true, gone: q.q.p.seat[f.lumpOf[c]] - q.q.moving(c) - f.crowding(q.q.p.crowd, f.p.Copies[c].Group, n) + f.tierGain(c, n)}
 	for r := f.balance; r < R; r++ {
 		x.gone -= q.q.p.slot[int(n)*R+r] * f.load[int(c)*R+r]
 	}
@@ -726,10 +723,12 @@ func (q *nodeSolver) welcome(x *choice) bool {
 // solve finds the best for node n.
 func (q *nodeSolver) solve(n int32, tol float64, steps int) answer {
 	q.tol, q.steps = tol, steps
-	constant := q.prepare(n)
+	constant, free := q.prepare(n)
 	alone := !q.f.crowded[n] && !slices.ContainsFunc(q.choices, func(x choice) bool { return x.guest })
-	if known := q.q.alone[n]; alone && known != nil {
-		return *known // no price of a seat matters to it
+	if known := q.q.alone[n]; alone && known != nil { // no price of a seat matters to it
+		a := *known
+		a.least += free
+		return a
 	}
 	least := q.decide() + constant
 	a := answer{least: least, best: q.best + constant, load: q.fixed}
@@ -757,8 +756,10 @@ func (q *nodeSolver) solve(n int32, tol float64, steps int) answer {
 		}
 	}
 	if alone {
-		q.q.alone[n] = &a
+		known := a
+		q.q.alone[n] = &known
 	}
+	a.least += free
 	return a
 }
 

@@ -2,7 +2,6 @@ package solver
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -92,12 +91,13 @@ func (r *run) search(starts []start) error {
 // apart is the long part of large problems where room is plenty.
 func (r *run) apart(free start) error {
 	allow := r.allow(apartShare, 0.25)
-	if parts := (len(r.f.p.Nodes) + partNodes - 1) / partNodes; !allow.until.IsZero() && allow.seconds()*float64(r.o.Workers) < leastApart*float64(parts) {
+	parts := r.f.parts()
+	if !allow.until.IsZero() && allow.seconds()*float64(r.o.Workers) < leastApart*float64(parts) {
 		return r.settle(rand.New(rand.NewPCG(r.rng.Uint64(), 2)))
 	}
 	rng := rand.New(rand.NewPCG(r.rng.Uint64(), 3))
-	p := &proof{run: r, f: r.f, rng: rng, allow: &allow, nodes: r.f.nodes(), node: slices.Clone(r.node)}
-	leave, err := p.apart(p.deal((len(p.nodes) + partNodes - 1) / partNodes))
+	p := r.proof(rng, &allow)
+	leave, err := p.apart(p.deal(parts))
 	if err != nil {
 		return err
 	}

@@ -278,12 +278,12 @@ func (q *pricer) reseated(seat, crowd []float64) *pricer {
 }
 
 // crowding is what a copy of group g pays for a seat on node n, and earns by leaving it, so that its caps are kept.
-func (f *frame) crowding(p *prices, g, n int32) (price float64) {
-	if len(p.crowd) == 0 {
+func (f *frame) crowding(crowd []float64, g, n int32) (price float64) {
+	if len(crowd) == 0 {
 		return 0
 	}
 	for _, k := range f.crowds[g] {
-		price += p.crowd[k.first+k.row[n]]
+		price += crowd[k.first+k.row[n]]
 	}
 	return price
 }
@@ -306,8 +306,7 @@ func (f *frame) seatsOf(p *prices, other *frame, from *prices) {
 		p.seat[at] = from.seat[there]
 		for i, k := range f.crowds[g] {
 			was := other.crowds[g][i].first
-			values := slices.Max(k.row) + 1
-			copy(p.crowd[k.first:k.first+values], from.crowd[was:was+values])
+			copy(p.crowd[k.first:k.first+k.values], from.crowd[was:was+k.values])
 		}
 	}
 }

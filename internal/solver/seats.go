@@ -35,17 +35,11 @@ type seating struct {
 	lp      *clp.Model
 	unit    float64 // objective units per unit of the program's cost
 	columns clp.Columns
-	choices []nodeChoice // of all columns behind the box's
+	choices []column // of all columns behind the box's
 	work    int64
 
 	rounds, solves int
 	iterations     int64
-}
-
-// nodeChoice is what a node's column stands for.
-type nodeChoice struct {
-	node        int32
-	leave, come []int32
 }
 
 func newSeating(q *pricer, nodes []int32) (*seating, error) {
@@ -78,7 +72,7 @@ func (s *seating) close() { s.lp.Close() }
 func (s *seating) put(at int, a *answer) {
 	f, n := s.q.f, s.nodes[at]
 	first := int32(len(s.nodes))
-	k := nodeChoice{node: n, come: a.come}
+	k := column{node: n, come: a.come}
 	crowds := make(map[int32]float64)
 	crowd := func(c int32, sign float64) {
 		for _, w := range f.crowds[f.p.Copies[c].Group] {
@@ -109,31 +103,9 @@ func (s *seating) put(at int, a *answer) {
 
 // stand puts the choices of an assignment: the program can do what it does.
 func (s *seating) stand(assignment []int32) {
-	f := s.q.f
-	in := make([]answer, len(f.p.Nodes))
-	for n := range in {
-		for d := range f.balance {
-			in[n].load[d] = f.slots[n*f.resources+d].fixed
-		}
-	}
-	for n, home := range f.home {
-		for _, c := range home {
-			where := n
-			if assignment[c] != int32(n) {
-				in[n].leave = append(in[n].leave, choice{copy: c})
-				if f.lumpOf[c] < 0 {
-					continue
-				}
-				where = int(assignment[c])
-				in[where].come = append(in[where].come, c)
-			}
-			for d := range f.balance {
-				in[where].load[d] += f.load[int(c)*f.resources+d]
-			}
-		}
-	}
-	for at, n := range s.nodes {
-		s.put(at, &in[n])
+	in := s.q.f.stand(s.nodes, assignment)
+	for at := range in {
+		s.put(at, &in[at])
 	}
 }
 
@@ -187,7 +159,7 @@ func (s *seating) units() []float64 {
 			least = min(least, unit[at])
 		}
 		for _, w := range f.crowds[f.p.Copies[c].Group] {
-			for v := w.first; v <= w.first+slices.Max(w.row); v++ {
+			for v := w.first; v < w.first+w.values; v++ {
 				unit[len(f.lumps)+int(v)] = max(unit[len(f.lumps)+int(v)], unit[at])
 			}
 		}
@@ -297,38 +269,10 @@ func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, wo
 	return best, nil
 }
 
-// leavers reads who leaves in each node's heaviest choice, and where most of each lump goes.
+// leavers are those of the last program, nil if there was none.
 func (s *seating) leavers() []move {
 	if s.solves == 0 {
 		return nil
 	}
-	x := s.lp.X()[2*(len(s.q.f.lumps)+len(s.q.f.crowdRoom)):]
-	heaviest, seat := make(map[int32]int), make(map[int32]int)
-	for j := range s.choices[:len(x)] {
-		k := &s.choices[j]
-		if at, known := heaviest[k.node]; !known || x[j] > x[at] {
-			heaviest[k.node] = j
-		}
-		for _, c := range k.come {
-			if at, known := seat[c]; !known || x[j] > x[at] {
-				seat[c] = j
-			}
-		}
-	}
-	var leave []move
-	for _, n := range s.nodes {
-		at, known := heaviest[n]
-		if !known {
-			continue
-		}
-		for _, c := range s.choices[at].leave {
-			to := move{c, -1}
-			if j, known := seat[c]; known && x[j] > 0.1 {
-				to.node = s.choices[j].node
-			}
-			leave = append(leave, to)
-		}
-	}
-	slices.SortFunc(leave, func(a, b move) int { return int(a.copy - b.copy) })
-	return leave
+	return leavers(s.nodes, s.choices, s.lp.X()[2*(len(s.q.f.lumps)+len(s.q.f.crowdRoom)):])
 }

@@ -249,10 +249,8 @@ func (r *run) enough() bool {
 // settle than all the rest, and both prove less than the opening has.
 const roomShort = 0.15
 
-// roomy tells of a large problem with room enough.
-func (r *run) roomy() bool {
-	return len(r.p.Nodes) > partNodes && gap(r.result.Objective, r.result.LowerBound) <= roomShort
-}
+// short tells that room is.
+func (r *run) short() bool { return gap(r.result.Objective, r.result.LowerBound) > roomShort }
 
 // start is what linear programs may start from: prices, those of seats for the lumps of a frame, and what they prove node by
 // node as far as that is known.
@@ -280,7 +278,7 @@ func (r *run) solve() error {
 	if err != nil || r.enough() {
 		return err
 	}
-	if r.roomy() {
+	if f.parts() > 1 && !r.short() {
 		return r.apart(free)
 	}
 	r.makeRoom()
@@ -330,8 +328,7 @@ func (r *run) open() (start, error) {
 	}
 	// The largest lumps are few, and matter most.
 	allow := r.allow(0.2, 0.05)
-	p := &proof{run: r, f: f, rng: r.rng, allow: &allow, nodes: nodes, node: slices.Clone(r.node)}
-	seated, err := p.seats(&free, seatLevels[:1], r.o.Workers)
+	seated, err := r.proof(r.rng, &allow).seats(&free, seatLevels[:1], 1, r.o.Workers)
 	r.spent(&allow)
 	if err != nil || r.enough() {
 		return free, err
@@ -498,7 +495,7 @@ func (r *run) greedy() {
 
 // makeRoom lets copies change places where they fit nowhere, if room is short.
 func (r *run) makeRoom() {
-	if gap(r.result.Objective, r.result.LowerBound) <= roomShort {
+	if !r.short() {
 		return
 	}
 	allow := r.allow(0.3, 0.2)
