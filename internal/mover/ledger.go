@@ -194,12 +194,13 @@ func (l *Ledger) undoneSince(since time.Time) int {
 	return n
 }
 
-// noteUndone looks for landed moves that somebody else takes or took back, and tells whether any is new.
+// noteUndone looks for moves that somebody else takes or took back, and tells whether any is new. One that came and went
+// back between two looks was never seen where it landed: it counts as lost, and as undone.
 func (l *Ledger) noteUndone(seen *look, now time.Time) bool {
 	found := false
 	for i := range l.entries {
 		e := &l.entries[i]
-		if e.State != Landed || !e.Undone.IsZero() || now.Sub(e.Ended) > undoneMemory || l.movedOn(e) {
+		if e.State != Landed && e.State != Lost || !e.Undone.IsZero() || now.Sub(e.Ended) > undoneMemory || l.movedOn(e) {
 			continue
 		}
 		key := shardKey{e.Move.Index, e.Move.Shard}

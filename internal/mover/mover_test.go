@@ -716,6 +716,28 @@ func TestPingPong(t *testing.T) {
 	}
 }
 
+// A copy that is back where it was before anybody looked has another allocation id: undone all the same.
+func TestPingPongBetweenTwoLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s := newFake(t, fourNodes)
+		m := f.mover(func(c *Config) { c.Stops.UndoneAllowed = 0 })
+		f.onMove = func(k *fakeCopy) {
+			k.AllocationID = "back-" + k.AllocationID
+			k.stop()
+		}
+		if r, err := m.Carry(t.Context(), f.plan("a/0/p/n1 -> n4"), s); err != nil || r.Count[Lost] != 1 {
+			t.Fatalf("%s, %v", told(r), err)
+		}
+		r, err := m.Carry(t.Context(), f.plan("a/2/p/n1 -> n4"), s)
+		if err != nil || r.Stop == nil || r.Stop.Kind != PingPong {
+			t.Fatalf("%s, %v", told(r), err)
+		}
+		if len(f.requests) != 1 {
+			t.Errorf("%d requests", len(f.requests))
+		}
+	})
+}
+
 // What moved, or tried to, cools down under the allocation id it has now; going back has to gain a multiple.
 func TestLedgerAgainstOscillation(t *testing.T) {
 	dir := t.TempDir()

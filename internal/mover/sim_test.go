@@ -453,7 +453,6 @@ func TestPingPongWithTheServer(t *testing.T) {
 		if round == 20 {
 			t.Fatal("the server's balancer put up with twenty moves against it")
 		}
-		// Whatever puts one more copy on a node that already has the most is undone.
 		s := r.snapshot()
 		report := r.carry(t.Context(), m, r.pile(s), s)
 		if report.Stop != nil && report.Stop.Kind == mover.PingPong {
@@ -466,30 +465,33 @@ func TestPingPongWithTheServer(t *testing.T) {
 	}
 }
 
-// pile is a plan of one move that the server's balancer must dislike: to the node with the most copies.
+// pile is a plan of one move that the server's balancer must take back: the first index that it looks at gets a second copy
+// on a node, from one that is left with none and so is the lightest that may take it.
 func (r *rig) pile(s *cluster.Snapshot) *plan.Plan {
 	r.t.Helper()
 	policy := model.DefaultPolicy()
 	state := model.NewRules(s, &policy).Start()
-	count := make([]int, len(s.Nodes))
+	copies := make([][]int, len(s.Nodes)) // of the first index, on each node
 	for c := range s.Copies {
-		count[s.Copies[c].Node]++
-	}
-	most, from, which := 0, -1, -1
-	for n := range s.Nodes {
-		if count[n] > count[most] {
-			most = n
+		if k := &s.Copies[c]; k.Index == s.Copies[0].Index {
+			copies[k.Node] = append(copies[k.Node], c)
 		}
 	}
-	for c := range s.Copies {
-		at := int(s.Copies[c].Node)
-		if at != most && s.Copies[c].State == cluster.Started && state.Refusals(c, most) == 0 && (from < 0 || count[at] < count[from]) {
-			from, which = at, c
+	which, most := -1, -1
+	for _, on := range copies {
+		if len(on) != 1 || s.Copies[on[0]].State != cluster.Started {
+			continue
+		}
+		for n := range s.Nodes {
+			if len(copies[n]) == 1 && state.Refusals(on[0], n) == 0 {
+				which, most = on[0], n
+			}
 		}
 	}
 	if which < 0 {
-		r.t.Fatal("no copy may go to the fullest node")
+		r.t.Fatal("no copy may join another of its index")
 	}
+	from := int(s.Copies[which].Node)
 	k := &s.Copies[which]
 	at := func(n int) plan.Place { return plan.Place{ID: s.Nodes[n].ID, Name: s.Nodes[n].Name} }
 	return &plan.Plan{
