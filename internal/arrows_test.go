@@ -25,6 +25,7 @@ var arrows = map[string][]string{
 	"internal/cluster":           {},
 	"internal/model":             {"internal/cluster"},
 	"internal/plan":              {"internal/cluster", "internal/model"},
+	"internal/whatif":            {"internal/cluster"},
 	"internal/solver/clp":        {},
 	"internal/solver":            {"internal/cluster", "internal/model", "internal/solver/clp"},
 	"internal/solver/exhaustive": {"internal/model"},
@@ -64,7 +65,7 @@ var bans = []struct {
 }
 
 // pure packages take values and return values: no clock, network, file, logger or goroutine.
-var pure = []string{"internal/cluster", "internal/model", "internal/plan"}
+var pure = []string{"internal/cluster", "internal/model", "internal/plan", "internal/whatif"}
 
 func notPure(pkg string) bool { return !slices.Contains(pure, pkg) }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/shardonnay/shardonnay/internal/config"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
+	"github.com/shardonnay/shardonnay/internal/whatif"
 )
 
 // planFlags are the flags of plan that are not configuration.
@@ -19,6 +20,7 @@ type planFlags struct {
 	capture, save, dump string
 	detailed            bool
 	oneSample           bool
+	whatIf              []string
 }
 
 func newPlan() *cobra.Command {
@@ -28,7 +30,8 @@ func newPlan() *cobra.Command {
 		Short: "Measure, solve, and print what should move and why; nothing is changed",
 		Long: "Runs one cycle without moving anything and prints the plan. Rates need two samples of the server's counters, so that it takes\n" +
 			"sampling.window (a minute) against a live cluster; --one-sample uses averages since the counters began instead.",
-		Example: "  shardonnay plan --address http://localhost:9200\n  shardonnay plan --capture diagnostics/ -o json",
+		Example: "  shardonnay plan --address http://localhost:9200\n  shardonnay plan --capture diagnostics/ -o json\n" +
+			"  shardonnay plan --what-if lose-zone:b --what-if 'scale-load:logs-*,search=2'",
 	}
 	addConfig(cmd)
 	output := addFormat(cmd)
@@ -38,6 +41,7 @@ func newPlan() *cobra.Command {
 	flags.StringVar(&f.dump, "dump-problem", "", "also write the placement problem to `FILE`")
 	flags.BoolVar(&f.detailed, "detailed-exit-code", false, "exit with 10 when there are moves")
 	flags.BoolVar(&f.oneSample, "one-sample", false, "do not wait for a second sample")
+	flags.StringArrayVar(&f.whatIf, "what-if", nil, "plan for the cluster as it might be; repeatable, made in their order: `CHANGE` is one of\n"+whatif.Forms())
 	flags.Int("max-moves", 0, "at most so many `moves`")
 	flags.String("max-bytes", "", "move at most so many bytes, like `500gb`")
 	flags.Duration("time-limit", 0, "`time` for solving")
@@ -53,16 +57,22 @@ func runPlan(cmd *cobra.Command, f planFlags, output format) error {
 	if err != nil {
 		return err
 	}
+	changes, err := parseChanges(f.whatIf)
+	if err != nil {
+		return err
+	}
 	ctx, progress := cmd.Context(), newProgress(os.Stderr)
 	defer progress.done()
 	snapshot, err := takeSnapshot(ctx, &c, f, progress)
 	if err != nil {
 		return err
 	}
-	progress.say("solving for %d copies on %d nodes", len(snapshot.Copies), len(snapshot.Nodes))
 	settings := loopSettings(&c)
 	settings.Mode = plan.DryRun
-	summary, err := rebalance.Decide(ctx, snapshot, settings, solveInWorker)
+	summary, err := decide(ctx, snapshot, settings, progress)
+	if err == nil && len(changes) > 0 {
+		summary, err = suppose(ctx, summary, changes, settings, progress)
+	}
 	if err != nil {
 		return err
 	}
@@ -84,6 +94,40 @@ func runPlan(cmd *cobra.Command, f planFlags, output format) error {
 		return exitStatus(10)
 	}
 	return nil
+}
+
+func parseChanges(texts []string) ([]whatif.Change, error) {
+	changes := make([]whatif.Change, len(texts))
+	for i, text := range texts {
+		var err error
+		if changes[i], err = whatif.Parse(text); err != nil {
+			return nil, err
+		}
+	}
+	return changes, nil
+}
+
+func decide(ctx context.Context, snapshot *cluster.Snapshot, settings rebalance.Settings, progress *progress) (*rebalance.Summary, error) {
+	progress.say("solving for %d copies on %d nodes", len(snapshot.Copies), len(snapshot.Nodes))
+	return rebalance.Decide(ctx, snapshot, settings, solveInWorker)
+}
+
+// suppose plans once more, for the cluster of today's plan with the changes made to it.
+func suppose(ctx context.Context, today *rebalance.Summary, changes []whatif.Change, settings rebalance.Settings, progress *progress) (*rebalance.Summary, error) {
+	snapshot, err := whatif.Apply(today.Snapshot, changes)
+	if err != nil {
+		return nil, err
+	}
+	then, err := decide(ctx, snapshot, settings, progress)
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(changes))
+	for i, c := range changes {
+		texts[i] = c.String()
+	}
+	then.Plan.Suppose(texts, today.Plan)
+	return then, nil
 }
 
 // takeSnapshot reads the capture, or the cluster: twice, sampling.window apart, for rates.

@@ -107,6 +107,18 @@ func (n *Node) HostAddress() string {
 // HasRole tells whether role is among the node's.
 func (n *Node) HasRole(role string) bool { return slices.Contains(n.Roles, role) }
 
+// Zone is where a node stands: the value of the first awareness attribute that it has, else of its attribute "zone"; empty
+// where it has none.
+func (s *Snapshot) Zone(node int) string {
+	attributes := s.Nodes[node].Attributes
+	for _, name := range s.Settings.AwarenessAttributes {
+		if value := attributes[name]; value != "" {
+			return value
+		}
+	}
+	return attributes["zone"]
+}
+
 // Index is one index; what its copies share.
 type Index struct {
 	Name               string

@@ -145,7 +145,10 @@ func (b *Built) copies(nodeAt []int32) {
 		}
 	}
 	for i := range p.Indices {
-		if homes := len(p.Classes[classOf[i]].Nodes); perIndex[i] > 0 && homes > 0 {
+		if perIndex[i] == 0 {
+			continue // nor is there a class, where no index has a copy
+		}
+		if homes := len(p.Classes[classOf[i]].Nodes); homes > 0 {
 			p.Indices[i].FairPerNode = (perIndex[i] + homes - 1) / homes
 		}
 	}

@@ -179,12 +179,7 @@ func (c *carrying) zone(id cluster.NodeID) string {
 	if at == cluster.None {
 		return ""
 	}
-	for _, attribute := range c.s.Settings.AwarenessAttributes {
-		if value := c.s.Nodes[at].Attributes[attribute]; value != "" {
-			return value
-		}
-	}
-	return c.s.Nodes[at].Attributes["zone"]
+	return c.s.Zone(at)
 }
 
 func (c *carrying) nodeName(l *look, id cluster.NodeID) string {

@@ -135,7 +135,7 @@ func (s *sequencer) movesOf() []Move {
 }
 
 func (s *sequencer) at(n int32) Place {
-	return Place{ID: s.b.Snapshot.Nodes[s.b.NodeOf[n]].ID, Name: s.name(n), Zone: zone(s.b, n)}
+	return Place{ID: s.b.Snapshot.Nodes[s.b.NodeOf[n]].ID, Name: s.name(n), Zone: s.b.Snapshot.Zone(int(s.b.NodeOf[n]))}
 }
 
 // objective evaluates both ends from the definition rather than from the sums kept on the way.

@@ -125,17 +125,6 @@ func nodeName(b *model.Built, n int32) string {
 	return string(node.ID)
 }
 
-// zone is the value that tells a node's place apart for people: of the first awareness attribute, or of "zone".
-func zone(b *model.Built, n int32) string {
-	attributes := b.Snapshot.Nodes[b.NodeOf[n]].Attributes
-	for _, name := range b.Snapshot.Settings.AwarenessAttributes {
-		if value := attributes[name]; value != "" {
-			return value
-		}
-	}
-	return attributes["zone"]
-}
-
 // subjectShard and the like are how verdicts name what they are about.
 func (s *sequencer) subjectShard(c int32) string {
 	return "shard/" + s.p.Groups[s.p.Copies[c].Group].Name

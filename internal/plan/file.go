@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
@@ -66,6 +67,9 @@ func (p *Plan) check(broken func(error) error) error {
 func (p *Plan) Usable(clusterUUID string, now time.Time) error {
 	stale := func(err error) error {
 		return &cluster.Error{Class: cluster.Stale, Op: "apply plan", What: p.ID, Err: err, Hint: "Make a new plan"}
+	}
+	if p.WhatIf != nil {
+		return stale(fmt.Errorf("it is for a cluster as it might be (%s), which this one is not", strings.Join(p.WhatIf.Changes, " ")))
 	}
 	if p.Cluster.UUID != clusterUUID {
 		return stale(fmt.Errorf("it was made for cluster %s (%s), this one is %s", p.Cluster.Name, p.Cluster.UUID, clusterUUID))

@@ -35,6 +35,30 @@ type Plan struct {
 	Verdicts  []Verdict `json:"verdicts"`
 	Totals    Totals    `json:"totals"`
 	Solver    Solver    `json:"solver"`
+	WhatIf    *WhatIf   `json:"what_if,omitempty"` // of a plan that is not for the cluster as it is
+}
+
+// WhatIf says how the cluster of a plan differs from the one there is, with what there is beside it. Such a plan is never
+// carried out.
+type WhatIf struct {
+	Changes []string `json:"changes"` // as they were asked for, in their order
+	Today   Today    `json:"today"`
+}
+
+// Today is what the same search makes of the cluster as it is.
+type Today struct {
+	Nodes     int       `json:"nodes"` // data nodes
+	Objective Objective `json:"objective"`
+	Balance   []Balance `json:"balance"`
+	Totals    Totals    `json:"totals"`
+}
+
+// Suppose makes p the plan of a what-if whose changes are given, beside the plan of the cluster as it is.
+func (p *Plan) Suppose(changes []string, today *Plan) {
+	p.WhatIf = &WhatIf{
+		Changes: changes,
+		Today:   Today{Nodes: today.Snapshot.Nodes, Objective: today.Objective, Balance: today.Balance, Totals: today.Totals},
+	}
 }
 
 // Cluster is the cluster a plan is for.

@@ -9,11 +9,46 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/cluster/clustertest"
 	"github.com/shardonnay/shardonnay/internal/model"
 )
+
+// What might be is shown beside what is.
+func TestWhatIfTable(t *testing.T) {
+	evenness := func(peak float64) Evenness { return Evenness{PeakToMean: peak} }
+	today := &Plan{
+		Snapshot: Snapshot{Nodes: 3}, Objective: Objective{Before: 0.8, LowerBound: 0.1},
+		Balance: []Balance{
+			{Dimension: "search", Unit: "busy_s/s", Domain: "data_hot", Mean: 0.5, Before: evenness(2), Target: evenness(1.1)},
+			{Dimension: "search", Unit: "busy_s/s", Domain: "data_warm", Mean: 0.1, Before: evenness(1.2), Target: evenness(1.2)},
+		},
+	}
+	p := &Plan{
+		Snapshot: Snapshot{Nodes: 2}, Objective: Objective{Before: 0.3, LowerBound: 0.2},
+		Balance: []Balance{
+			{Dimension: "search", Unit: "busy_s/s", Domain: "data_hot", Mean: 1, Before: evenness(1.5), Target: evenness(1.25)},
+			{Dimension: "disk", Unit: "bytes", Domain: "data_hot", Mean: 5 << 30, Before: evenness(1), Target: evenness(1)},
+		},
+	}
+	p.Suppose([]string{"lose-zone:c", "scale-load:*,search=1.5"}, today)
+	var out strings.Builder
+	p.whatIfTable(&out)
+	want := `What if: lose-zone:c scale-load:*,search=1.5
+
+dimension  domain       mean today        then  peak/mean today  at best  then  at best
+search     data_hot   0.5 busy_s/s  1 busy_s/s             2.00     1.10  1.50     1.25
+disk       data_hot              -     5.0 GiB                -        -  1.00     1.00
+search     data_warm  0.1 busy_s/s           -             1.20     1.20     -        -
+
+3 data nodes and objective 0.8 today, 2 data nodes and 0.3 then; at best 0.1 and 0.2.
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
 
 // TestPlan plays the files of testdata/plans. "cluster" sets the scene (and takes what of the policy differs from the
 // default), "plan" says where the solver wants copies ("allocation id -> node", or the argument descend to let plain
@@ -140,17 +175,24 @@ func descend(p *model.Problem) []int32 {
 }
 
 func TestUsable(t *testing.T) {
-	p := &Plan{ID: "01J", Cluster: Cluster{Name: "c1", UUID: "u1"}, ExpiresAt: clustertest.TakenAt}
+	real := &Plan{ID: "01J", Cluster: Cluster{Name: "c1", UUID: "u1"}, ExpiresAt: clustertest.TakenAt}
+	supposed := *real
+	supposed.Suppose([]string{"remove-node:n1", "lose-zone:b"}, real)
 	for _, test := range []struct {
+		p    *Plan
 		uuid string
 		now  time.Time
 		want string
 	}{
-		{"u1", clustertest.TakenAt, ""},
-		{"u1", clustertest.TakenAt.Add(time.Second), "apply plan 01J: it expired at 2026-01-02T03:04:05Z. Make a new plan"},
-		{"u2", clustertest.TakenAt, "apply plan 01J: it was made for cluster c1 (u1), this one is u2. Make a new plan"},
+		{real, "u1", clustertest.TakenAt, ""},
+		{real, "u1", clustertest.TakenAt.Add(time.Second), "apply plan 01J: it expired at 2026-01-02T03:04:05Z. Make a new plan"},
+		{real, "u2", clustertest.TakenAt, "apply plan 01J: it was made for cluster c1 (u1), this one is u2. Make a new plan"},
+		{
+			&supposed, "u1", clustertest.TakenAt,
+			"apply plan 01J: it is for a cluster as it might be (remove-node:n1 lose-zone:b), which this one is not. Make a new plan",
+		},
 	} {
-		err := p.Usable(test.uuid, test.now)
+		err := test.p.Usable(test.uuid, test.now)
 		if got := fmt.Sprint(err); test.want == "" && err != nil || test.want != "" && got != test.want {
 			t.Errorf("%s at %s: %s, want %s", test.uuid, test.now, got, test.want)
 		}

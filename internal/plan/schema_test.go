@@ -41,7 +41,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// describe is the schema of a Go type as encoding/json writes it. Every field is there in every plan.
+// describe is the schema of a Go type as encoding/json writes it. Every field is there in every plan, those aside that say
+// they may be left out.
 func describe(of reflect.Type) map[string]any {
 	switch {
 	case of == reflect.TypeFor[time.Time]():
@@ -49,11 +50,15 @@ func describe(of reflect.Type) map[string]any {
 	case of.Kind() == reflect.Struct:
 		properties, required := map[string]any{}, []string{}
 		for field := range of.Fields() {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 			properties[name] = describe(field.Type)
-			required = append(required, name)
+			if options != "omitempty" {
+				required = append(required, name)
+			}
 		}
 		return map[string]any{"type": "object", "properties": properties, "required": required}
+	case of.Kind() == reflect.Pointer:
+		return describe(of.Elem())
 	case of.Kind() == reflect.Slice:
 		return map[string]any{"type": "array", "items": describe(of.Elem())}
 	case of.Kind() == reflect.String:

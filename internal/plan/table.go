@@ -14,6 +14,7 @@ import (
 func (p *Plan) Table(w io.Writer) error {
 	var out strings.Builder
 	p.head(&out)
+	p.whatIfTable(&out)
 	p.balanceTable(&out)
 	p.movesTable(&out)
 	p.verdictList(&out)
@@ -29,6 +30,58 @@ func (p *Plan) head(out *strings.Builder) {
 	for _, warning := range p.Snapshot.Warnings {
 		fmt.Fprintf(out, "Warning: %s\n", warning)
 	}
+}
+
+// whatIfTable shows today's balance beside that of the cluster as it might be.
+func (p *Plan) whatIfTable(out *strings.Builder) {
+	if p.WhatIf == nil {
+		return
+	}
+	today := &p.WhatIf.Today
+	fmt.Fprintf(out, "What if: %s\n", strings.Join(p.WhatIf.Changes, " "))
+	t := newTable("dimension", "domain", "mean today", "then", "peak/mean today", "at best", "then", "at best")
+	rightAligned(t, 3, 4, 5, 6, 7, 8)
+	row := func(dimension, domain string, now, then *Balance) {
+		cells := table.Row{dimension, domain}
+		for _, b := range []*Balance{now, then} {
+			cells = append(cells, shown(b, func(b *Balance) string { return amount(b.Mean, b.Unit) }))
+		}
+		for _, b := range []*Balance{now, then} {
+			cells = append(cells, shown(b, func(b *Balance) string { return ratio(b.Before.PeakToMean) }),
+				shown(b, func(b *Balance) string { return ratio(b.Target.PeakToMean) }))
+		}
+		t.AppendRow(cells)
+	}
+	for i := range p.Balance {
+		then := &p.Balance[i]
+		row(then.Dimension, then.Domain, same(today.Balance, then), then)
+	}
+	for i := range today.Balance {
+		if now := &today.Balance[i]; same(p.Balance, now) == nil {
+			row(now.Dimension, now.Domain, now, nil)
+		}
+	}
+	fmt.Fprintf(out, "\n%s\n\n%s and objective %.4g today, %s and %.4g then; at best %.4g and %.4g.\n", t.Render(),
+		count(today.Nodes, "data node", "data nodes"), today.Objective.Before, count(p.Snapshot.Nodes, "data node", "data nodes"), p.Objective.Before,
+		today.Objective.LowerBound, p.Objective.LowerBound)
+}
+
+// same is the entry of the same dimension and domain as like, nil where there is none.
+func same(balance []Balance, like *Balance) *Balance {
+	for i := range balance {
+		if balance[i].Dimension == like.Dimension && balance[i].Domain == like.Domain {
+			return &balance[i]
+		}
+	}
+	return nil
+}
+
+// shown is what a cell says of b, a dash where there is nothing to say.
+func shown(b *Balance, say func(*Balance) string) string {
+	if b == nil {
+		return "-"
+	}
+	return say(b)
 }
 
 func (p *Plan) balanceTable(out *strings.Builder) {

@@ -169,6 +169,8 @@ func indexOption(i *cluster.Index, key, value string) (err error) {
 		i.TotalShardsPerNode, err = strconv.Atoi(value)
 	case "busy":
 		i.Busy = value
+	case "replication":
+		i.Replication = value
 	case "rebalance":
 		i.RebalanceEnable = value
 	default:

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/shardonnay/shardonnay/internal/plan"
+	"github.com/shardonnay/shardonnay/internal/sim"
+)
+
+// What would be is the same from a live cluster and from its capture, stands beside what is, and is never carried out.
+func TestWhatIf(t *testing.T) {
+	address := serve(t, lopsided(t, sim.Config{}), sim.Options{})
+	captured := filepath.Join(t.TempDir(), "capture")
+	execute(t, "capture", captured, "--address", address).expect(t, 0)
+	changes := []string{"--what-if", "add-node:n4,like=n1", "--what-if", "remove-node:n2", "--what-if", "scale-load:a,search=2", "--what-if", "grow:*,disk=1.5"}
+	read := func(args ...string) plan.Plan {
+		t.Helper()
+		r := execute(t, append(args, "-o", "json", "--max-moves", "0", "--max-bytes", "0")...)
+		r.expect(t, 0)
+		var p plan.Plan
+		if err := json.Unmarshal([]byte(r.stdout), &p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	saved := filepath.Join(t.TempDir(), "plan.json")
+	live := append([]string{"plan", "--address", address, "--one-sample", "--save", saved}, changes...)
+	p, q, today := read(live...), read(append([]string{"plan", "--capture", captured}, changes...)...), read("plan", "--capture", captured)
+	if p.WhatIf == nil || len(p.WhatIf.Changes) != 4 || p.WhatIf.Changes[0] != "add-node:n4,like=n1" || p.Snapshot.Nodes != 4 {
+		t.Fatalf("%+v, %d nodes", p.WhatIf, p.Snapshot.Nodes)
+	}
+	if p.WhatIf.Today.Nodes != 3 || p.WhatIf.Today.Objective.Before != today.Objective.Before || p.WhatIf.Today.Totals.Moves != len(today.Moves) {
+		t.Errorf("today is shown as %+v, it is %+v with %d moves", p.WhatIf.Today.Objective, today.Objective, len(today.Moves))
+	}
+	if p.Objective.Before != q.Objective.Before || len(p.Moves) != len(q.Moves) {
+		t.Errorf("live %v and %d moves, captured %v and %d", p.Objective.Before, len(p.Moves), q.Objective.Before, len(q.Moves))
+	}
+	arrived := 0
+	for _, m := range p.Moves {
+		if m.To.Name == "n4" {
+			arrived++
+		}
+		if m.To.Name == "n2" {
+			t.Errorf("%s/%d goes to the node that is to be removed", m.Index, m.Shard)
+		}
+	}
+	if arrived == 0 {
+		t.Error("nothing goes to the new node")
+	}
+	execute(t, "apply", saved, "--address", address, "--yes").expect(t, 6, "it is for a cluster as it might be (add-node:n4,like=n1 remove-node:n2")
+	execute(t, "plan", "--capture", captured, "--what-if", "remove-node:n9").expect(t, 2, "there is no node n9; there are n1, n2, n3")
+	execute(t, "plan", "--capture", captured, "--what-if", "lose-moon:n9").expect(t, 2, "lose-zone:ZONE")
+}
