@@ -26,6 +26,7 @@ var arrows = map[string][]string{
 	"internal/model":             {"internal/cluster"},
 	"internal/plan":              {"internal/cluster", "internal/model"},
 	"internal/whatif":            {"internal/cluster"},
+	"internal/rightsize":         {"internal/cluster", "internal/model"},
 	"internal/solver/clp":        {},
 	"internal/solver":            {"internal/cluster", "internal/model", "internal/solver/clp"},
 	"internal/solver/exhaustive": {"internal/model"},
@@ -65,7 +66,7 @@ var bans = []struct {
 }
 
 // pure packages take values and return values: no clock, network, file, logger or goroutine.
-var pure = []string{"internal/cluster", "internal/model", "internal/plan", "internal/whatif"}
+var pure = []string{"internal/cluster", "internal/model", "internal/plan", "internal/whatif", "internal/rightsize"}
 
 func notPure(pkg string) bool { return !slices.Contains(pure, pkg) }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/shardonnay/shardonnay/internal/config"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
+	"github.com/shardonnay/shardonnay/internal/rightsize"
 	"github.com/shardonnay/shardonnay/internal/whatif"
 )
 
@@ -21,6 +23,8 @@ type planFlags struct {
 	detailed            bool
 	oneSample           bool
 	whatIf              []string
+	rightSize           bool
+	limits              map[string]string
 }
 
 func newPlan() *cobra.Command {
@@ -31,7 +35,7 @@ func newPlan() *cobra.Command {
 		Long: "Runs one cycle without moving anything and prints the plan. Rates need two samples of the server's counters, so that it takes\n" +
 			"sampling.window (a minute) against a live cluster; --one-sample uses averages since the counters began instead.",
 		Example: "  shardonnay plan --address http://localhost:9200\n  shardonnay plan --capture diagnostics/ -o json\n" +
-			"  shardonnay plan --what-if lose-zone:b --what-if 'scale-load:logs-*,search=2'",
+			"  shardonnay plan --what-if lose-zone:b --what-if 'scale-load:logs-*,search=2'\n  shardonnay plan --right-size --limit search=0.6,disk=0.8",
 	}
 	addConfig(cmd)
 	output := addFormat(cmd)
@@ -42,6 +46,8 @@ func newPlan() *cobra.Command {
 	flags.BoolVar(&f.detailed, "detailed-exit-code", false, "exit with 10 when there are moves")
 	flags.BoolVar(&f.oneSample, "one-sample", false, "do not wait for a second sample")
 	flags.StringArrayVar(&f.whatIf, "what-if", nil, "plan for the cluster as it might be; repeatable, made in their order: `CHANGE` is one of\n"+whatif.Forms())
+	flags.BoolVar(&f.rightSize, "right-size", false, "answer instead how few nodes would carry this load, also without any one zone")
+	flags.StringToStringVar(&f.limits, "limit", nil, fmt.Sprintf("with --right-size: `SHARES` of a node's capacity it may use, like search=0.6,disk=0.8; %g where none is given", rightsize.DefaultLimit))
 	flags.Int("max-moves", 0, "at most so many `moves`")
 	flags.String("max-bytes", "", "move at most so many bytes, like `500gb`")
 	flags.Duration("time-limit", 0, "`time` for solving")
@@ -68,6 +74,11 @@ func runPlan(cmd *cobra.Command, f planFlags, output format) error {
 		return err
 	}
 	settings := loopSettings(&c)
+	if f.rightSize {
+		progress.say("sizing for %d copies", len(snapshot.Copies))
+		progress.done()
+		return rightSize(cmd.OutOrStdout(), snapshot, &settings.Policy, changes, f.limits, output)
+	}
 	settings.Mode = plan.DryRun
 	summary, err := decide(ctx, snapshot, settings, progress)
 	if err == nil && len(changes) > 0 {
@@ -122,12 +133,16 @@ func suppose(ctx context.Context, today *rebalance.Summary, changes []whatif.Cha
 	if err != nil {
 		return nil, err
 	}
+	then.Plan.Suppose(changeTexts(changes), today.Plan)
+	return then, nil
+}
+
+func changeTexts(changes []whatif.Change) []string {
 	texts := make([]string, len(changes))
 	for i, c := range changes {
 		texts[i] = c.String()
 	}
-	then.Plan.Suppose(texts, today.Plan)
-	return then, nil
+	return texts
 }
 
 // takeSnapshot reads the capture, or the cluster: twice, sampling.window apart, for rates.

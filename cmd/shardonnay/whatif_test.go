@@ -3,9 +3,11 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/shardonnay/shardonnay/internal/plan"
+	"github.com/shardonnay/shardonnay/internal/rightsize"
 	"github.com/shardonnay/shardonnay/internal/sim"
 )
 
@@ -52,4 +54,37 @@ func TestWhatIf(t *testing.T) {
 	execute(t, "apply", saved, "--address", address, "--yes").expect(t, 6, "it is for a cluster as it might be (add-node:n4,like=n1 remove-node:n2")
 	execute(t, "plan", "--capture", captured, "--what-if", "remove-node:n9").expect(t, 2, "there is no node n9; there are n1, n2, n3")
 	execute(t, "plan", "--capture", captured, "--what-if", "lose-moon:n9").expect(t, 2, "lose-zone:ZONE")
+}
+
+// The answer to how few nodes would do is the same from a live cluster and from its capture, and counts what might be.
+func TestRightSize(t *testing.T) {
+	address := serve(t, lopsided(t, sim.Config{}), sim.Options{})
+	captured := filepath.Join(t.TempDir(), "capture")
+	execute(t, "capture", captured, "--address", address).expect(t, 0)
+	read := func(args ...string) rightsize.Generation {
+		t.Helper()
+		r := execute(t, append([]string{"plan", "--right-size", "-o", "json"}, args...)...)
+		r.expect(t, 0)
+		var a rightsize.Answer
+		if err := json.Unmarshal([]byte(r.stdout), &a); err != nil {
+			t.Fatal(err)
+		}
+		if len(a.Domains) != 1 || len(a.Domains[0].Generations) != 1 {
+			t.Fatalf("%+v", a.Domains)
+		}
+		return a.Domains[0].Generations[0]
+	}
+	live, cold := read("--address", address, "--one-sample"), read("--capture", captured)
+	if live.AtLeast != cold.AtLeast || live.Enough != cold.Enough || cold.Enough < 1 || cold.Enough > 3 {
+		t.Errorf("live at least %d and enough %d, captured %d and %d", live.AtLeast, live.Enough, cold.AtLeast, cold.Enough)
+	}
+	doubled := read("--capture", captured, "--what-if", "scale-load:*,search=4")
+	if doubled.AtLeast <= cold.AtLeast || doubled.Enough < doubled.AtLeast {
+		t.Errorf("for four times the searches at least %d and enough %d, before %d", doubled.AtLeast, doubled.Enough, cold.AtLeast)
+	}
+	if table := execute(t, "plan", "--capture", captured, "--right-size").stdout; !strings.Contains(table, "at least") || !strings.Contains(table, "n1") {
+		t.Error(table)
+	}
+	execute(t, "plan", "--capture", captured, "--right-size", "--limit", "search=2").expect(t, 2, "a share above 0 and at most 1")
+	execute(t, "plan", "--capture", captured, "--right-size", "--limit", "search=half").expect(t, 2, `"half" is not a number`)
 }

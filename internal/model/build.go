@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 )
@@ -41,6 +42,38 @@ func Build(s *cluster.Snapshot, policy *Policy) (*Built, error) {
 	b.prices()
 	b.noise()
 	return b, nil
+}
+
+// DomainNames names each domain by the data roles all its nodes share, numbered where two share the same.
+func (b *Built) DomainNames(domains []Domain) []string {
+	names := make([]string, len(domains))
+	if len(names) == 1 {
+		names[0] = "all"
+		return names
+	}
+	taken := make(map[string]int)
+	for i := range domains {
+		var shared []string
+		for j, n := range domains[i].Nodes {
+			roles := slices.DeleteFunc(slices.Clone(b.Snapshot.Nodes[b.NodeOf[n]].Roles), func(role string) bool {
+				return role != "data" && !strings.HasPrefix(role, "data_") && role != "search" && role != "warm"
+			})
+			if j == 0 {
+				shared = roles
+			} else {
+				shared = slices.DeleteFunc(shared, func(role string) bool { return !slices.Contains(roles, role) })
+			}
+		}
+		name := strings.Join(shared, "+")
+		if name == "" {
+			name = "mixed"
+		}
+		if taken[name]++; taken[name] > 1 {
+			name = fmt.Sprintf("%s/%d", name, taken[name])
+		}
+		names[i] = name
+	}
+	return names
 }
 
 // nodes adds the data nodes and says where each of the snapshot's went, None for the others.

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -157,7 +155,7 @@ func (s *sequencer) objective(bound float64) Objective {
 func (s *sequencer) balance() []Balance {
 	rows := []Balance{}
 	assignments := [][]int32{s.p.Current(), s.place.Assignment(), s.want}
-	names := s.domainNames()
+	names := s.b.DomainNames(s.loads.domains)
 	for d := range s.p.Dimensions {
 		var utilization [3][]float64
 		for i, node := range assignments {
@@ -175,36 +173,4 @@ func (s *sequencer) balance() []Balance {
 		}
 	}
 	return rows
-}
-
-// domainNames names each domain by the data roles all its nodes share, numbered where two share the same.
-func (s *sequencer) domainNames() []string {
-	names := make([]string, len(s.loads.domains))
-	if len(names) == 1 {
-		names[0] = "all"
-		return names
-	}
-	taken := make(map[string]int)
-	for i := range s.loads.domains {
-		var shared []string
-		for j, n := range s.loads.domains[i].Nodes {
-			roles := slices.DeleteFunc(slices.Clone(s.b.Snapshot.Nodes[s.b.NodeOf[n]].Roles), func(role string) bool {
-				return role != "data" && !strings.HasPrefix(role, "data_") && role != "search" && role != "warm"
-			})
-			if j == 0 {
-				shared = roles
-			} else {
-				shared = slices.DeleteFunc(shared, func(role string) bool { return !slices.Contains(roles, role) })
-			}
-		}
-		name := strings.Join(shared, "+")
-		if name == "" {
-			name = "mixed"
-		}
-		if taken[name]++; taken[name] > 1 {
-			name = fmt.Sprintf("%s/%d", name, taken[name])
-		}
-		names[i] = name
-	}
-	return names
 }

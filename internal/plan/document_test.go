@@ -19,14 +19,15 @@ func TestThePageExplainsEverything(t *testing.T) {
 	}
 	var fields func(reflect.Type) []string
 	fields = func(of reflect.Type) (names []string) {
-		for of.Kind() == reflect.Slice {
+		for of.Kind() == reflect.Slice || of.Kind() == reflect.Pointer {
 			of = of.Elem()
 		}
 		if of.Kind() != reflect.Struct || of == reflect.TypeFor[time.Time]() {
 			return nil
 		}
 		for field := range of.Fields() {
-			names = append(names, field.Tag.Get("json"))
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			names = append(names, name)
 			names = append(names, fields(field.Type)...)
 		}
 		return names

@@ -39,8 +39,8 @@ func (p *Plan) whatIfTable(out *strings.Builder) {
 	}
 	today := &p.WhatIf.Today
 	fmt.Fprintf(out, "What if: %s\n", strings.Join(p.WhatIf.Changes, " "))
-	t := newTable("dimension", "domain", "mean today", "then", "peak/mean today", "at best", "then", "at best")
-	rightAligned(t, 3, 4, 5, 6, 7, 8)
+	t := NewTable("dimension", "domain", "mean today", "then", "peak/mean today", "at best", "then", "at best")
+	RightAligned(t, 3, 4, 5, 6, 7, 8)
 	row := func(dimension, domain string, now, then *Balance) {
 		cells := table.Row{dimension, domain}
 		for _, b := range []*Balance{now, then} {
@@ -88,8 +88,8 @@ func (p *Plan) balanceTable(out *strings.Builder) {
 	if len(p.Balance) == 0 {
 		return
 	}
-	t := newTable("dimension", "domain", "mean", "peak/mean before", "after", "target", "cv before", "after", "target")
-	rightAligned(t, 3, 4, 5, 6, 7, 8, 9)
+	t := NewTable("dimension", "domain", "mean", "peak/mean before", "after", "target", "cv before", "after", "target")
+	RightAligned(t, 3, 4, 5, 6, 7, 8, 9)
 	for i := range p.Balance {
 		b := &p.Balance[i]
 		t.AppendRow(table.Row{
@@ -104,8 +104,8 @@ func (p *Plan) movesTable(out *strings.Builder) {
 	if len(p.Moves) == 0 {
 		return
 	}
-	t := newTable("#", "shard", "copy", "from", "to", "bytes", "after", "reason", "gain", "what it does")
-	rightAligned(t, 1, 6, 9)
+	t := NewTable("#", "shard", "copy", "from", "to", "bytes", "after", "reason", "gain", "what it does")
+	RightAligned(t, 1, 6, 9)
 	for i := range p.Moves {
 		m := &p.Moves[i]
 		role := "replica"
@@ -158,8 +158,8 @@ func (p *Plan) Summary() string {
 		o.Before, o.After, o.LowerBound, 100*o.Captured)
 }
 
-// newTable is a table without frames or colour, for terminals and files alike.
-func newTable(header ...any) table.Writer {
+// NewTable is a table in the plan's style, without frames or colour, for terminals and files alike.
+func NewTable(header ...any) table.Writer {
 	t := table.NewWriter()
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
@@ -171,7 +171,8 @@ func newTable(header ...any) table.Writer {
 	return t
 }
 
-func rightAligned(t table.Writer, columns ...int) {
+// RightAligned puts the numbers of those columns, counted from 1, below each other.
+func RightAligned(t table.Writer, columns ...int) {
 	configs := make([]table.ColumnConfig, len(columns))
 	for i, number := range columns {
 		configs[i] = table.ColumnConfig{Number: number, Align: text.AlignRight, AlignHeader: text.AlignRight}

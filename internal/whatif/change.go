@@ -70,7 +70,7 @@ func Parse(text string) (Change, error) {
 	c := Change{Kind: Kind(kind), Subject: parts[0]}
 	err := c.options(parts[1:])
 	if err == nil && c.Subject == "" {
-		err = fmt.Errorf("nothing is named behind %s:", kind)
+		err = fmt.Errorf("%s: names nothing", kind)
 	}
 	if err != nil {
 		return Change{}, invalid(text, err, "Write it as "+forms[at].text)
