@@ -65,7 +65,10 @@ func newDoctor() *cobra.Command {
 // gather reads what the snapshot does not hold: the server's wishes, and whether it would let us move.
 func gather(ctx context.Context, s *session, snapshot *cluster.Snapshot) (doctor.Evidence, error) {
 	evidence := doctor.Evidence{Snapshot: snapshot, RerouteRefused: s.client.MayReroute(ctx)}
-	if record, err := mover.ParseRecord(snapshot.Settings.Ownership); err == nil && record != nil {
+	switch record, err := mover.ParseRecord(snapshot.Settings.Ownership); {
+	case err != nil:
+		evidence.RecordUnreadable = true
+	case record != nil:
 		evidence.RecordExpired = record.Expired(time.Now())
 	}
 	if s.identity.Product.HasDesiredBalance() {

@@ -36,6 +36,8 @@ type Evidence struct {
 	WishesRefused bool
 	// RerouteRefused is what the server answered to a reroute without commands on paper; nil where it was allowed.
 	RerouteRefused error
+	// RecordUnreadable tells that what stands where the ownership record should is none.
+	RecordUnreadable bool
 	// RecordExpired tells whether the ownership record, where there is one, has run out: its holder is gone.
 	RecordExpired bool
 }
@@ -107,6 +109,11 @@ func (x *examination) ownership() {
 	if !present {
 		return
 	}
+	if x.RecordUnreadable {
+		x.add("ownership-unreadable", Blocks, "setting/cluster.metadata.shardonnay.owner", "shardonnay release",
+			"what stands where the ownership record should is none (%s): nobody can tell who moves copies, so nothing is moved", record)
+		return
+	}
 	if x.RecordExpired {
 		x.add("ownership-left-behind", Warns, "setting/cluster.metadata.shardonnay.owner", "shardonnay release",
 			"an ownership record has expired: its holder died and the server's own rebalancing may still be off (%s)", record)
@@ -139,7 +146,7 @@ func (x *examination) balancers() {
 			"this user may not read the server's desired balance: whether it would move copies back cannot be foretold")
 	}
 	if x.Wishes > 0 {
-		x.add("desired-balance-wishes", Warns, "cluster", "DELETE /_internal/desired_balance (the daemon does so when it takes over)",
+		x.add("desired-balance-wishes", Warns, "cluster", "DELETE /_internal/desired_balance",
 			"%d copies stand where the server's desired balance does not want them: it would move them when rebalancing is on again", x.Wishes)
 	}
 }
@@ -148,18 +155,27 @@ func (x *examination) awareness() {
 	s := x.s.Settings
 	for _, attribute := range s.AwarenessAttributes {
 		values := map[string]bool{}
+		var without []*cluster.Node
 		for n := range x.s.Nodes {
 			node := &x.s.Nodes[n]
 			if !node.IsData() {
 				continue
 			}
-			value := node.Attributes[attribute]
-			if value == "" {
-				x.add("node-without-zone", Warns, "node/"+node.Name, fmt.Sprintf("Set node.attr.%s in the node's configuration and restart it", attribute),
-					"%s has no attribute %s, by which copies are kept apart: no copy may go there", node.Name, attribute)
-				continue
+			if value := node.Attributes[attribute]; value != "" {
+				values[value] = true
+			} else {
+				without = append(without, node)
 			}
-			values[value] = true
+		}
+		if len(values) == 0 && len(without) > 0 {
+			x.add("awareness-attribute-missing", Blocks, "setting/cluster.routing.allocation.awareness.attributes",
+				put("cluster.routing.allocation.awareness.attributes", others(s.AwarenessAttributes, attribute)),
+				"copies are to be kept apart by %s, which no data node has: none may take a copy", attribute)
+			continue
+		}
+		for _, node := range without {
+			x.add("node-without-zone", Warns, "node/"+node.Name, fmt.Sprintf("Set node.attr.%s in the node's configuration and restart it", attribute),
+				"%s has no attribute %s, by which copies are kept apart: no copy may go there", node.Name, attribute)
 		}
 		if len(s.ForcedAwareness[attribute]) == 0 && len(values) > 1 {
 			names := make([]string, 0, len(values))
@@ -172,6 +188,15 @@ func (x *examination) awareness() {
 				"awareness of %s is not forced: when a whole %s is lost, the server packs its copies onto what is left", attribute, attribute)
 		}
 	}
+}
+
+// others is a list setting without one of its values, as JSON.
+func others(values []string, without string) string {
+	left := slices.DeleteFunc(slices.Clone(values), func(value string) bool { return value == without })
+	if len(left) == 0 {
+		return "null"
+	}
+	return fmt.Sprintf("%q", strings.Join(left, ","))
 }
 
 func (x *examination) filters() {
@@ -201,6 +226,9 @@ func (x *examination) disks() {
 		if !node.IsData() || disk.Total <= 0 {
 			continue
 		}
+		if !x.watermarksMakeSense(node) {
+			continue
+		}
 		low, high, flood := s.Low.Required(disk.Total), s.High.Required(disk.Total), s.FloodStage.Required(disk.Total)
 		if low < high || high < flood {
 			x.add("watermarks-out-of-order", Warns, "node/"+node.Name, "Set cluster.routing.allocation.disk.watermark.low, .high and .flood_stage so that low leaves the most bytes free",
@@ -218,6 +246,28 @@ func (x *examination) disks() {
 				"%s is above the low watermark: %s of %s free", node.Name, gib(disk.Available), gib(disk.Total))
 		}
 	}
+}
+
+// watermarksMakeSense looks for watermarks whose form was taken for another: a number of bytes for a percentage of a disk, or
+// the reverse.
+func (x *examination) watermarksMakeSense(node *cluster.Node) bool {
+	const prefix = "cluster.routing.allocation.disk.watermark."
+	for _, w := range []struct {
+		name string
+		mark cluster.Watermark
+	}{{"low", x.s.Settings.Low}, {"high", x.s.Settings.High}, {"flood_stage", x.s.Settings.FloodStage}} {
+		switch required, total := w.mark.Required(node.Disk.Total), node.Disk.Total; {
+		case required >= total:
+			x.add("watermark-out-of-reach", Warns, "node/"+node.Name, `PUT /_cluster/settings {"persistent":{"`+prefix+`*":null}}`,
+				"%s%s asks for %s free on %s, whose disk has %s in all: no copy may go there", prefix, w.name, gib(required), node.Name, gib(total))
+			return false
+		case required <= 0:
+			x.add("watermark-without-effect", Warns, "node/"+node.Name, `PUT /_cluster/settings {"persistent":{"`+prefix+`*":null}}`,
+				"%s%s asks for no free byte on %s: neither the server nor this program keeps its disk from filling up", prefix, w.name, node.Name)
+			return false
+		}
+	}
+	return true
 }
 
 func gib(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

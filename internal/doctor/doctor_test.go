@@ -3,6 +3,10 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +33,8 @@ func TestExamine(t *testing.T) {
 				e.RerouteRefused = errors.New("403 security_exception")
 			case "owner":
 				s.Settings.Ownership = map[string]string{"owner": arg.Vals[0]}
+			case "unreadable_record":
+				e.RecordUnreadable = true
 			case "expired":
 				e.RecordExpired = true
 			case "transient":
@@ -48,4 +54,27 @@ func TestExamine(t *testing.T) {
 		}
 		return out.String()
 	})
+}
+
+// docs/doctor.md explains every finding there is, and no other.
+func TestThePageExplainsEveryFinding(t *testing.T) {
+	source, err := os.ReadFile("doctor.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "doctor.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := func(pattern string, text []byte) (found []string) {
+		for _, match := range regexp.MustCompile(pattern).FindAllSubmatch(text, -1) {
+			found = append(found, string(match[1])+" "+strings.ToLower(string(match[2])))
+		}
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	made, explained := all(`x\.add\("([a-z-]+)", (\w+),`, source), all("(?m)^\\| `([a-z-]+)` \\| (\\w+) ", page)
+	if len(made) < 20 || !slices.Equal(made, explained) {
+		t.Errorf("the page explains\n%v\nthe source makes\n%v", explained, made)
+	}
 }
