@@ -149,3 +149,19 @@ func TestBenchVariants(t *testing.T) {
 		t.Errorf("%d of 300 nodes drain, two were to", draining)
 	}
 }
+
+// There is a manual page for every command that help lists, and for none that it hides.
+func TestMan(t *testing.T) {
+	dir := t.TempDir()
+	execute(t, "man", dir).expect(t, 0)
+	for _, command := range newRoot().Commands() {
+		page := filepath.Join(dir, "shardonnay-"+command.Name()+".1")
+		switch _, err := os.Stat(page); {
+		case command.IsAvailableCommand() && err != nil:
+			t.Error(err)
+		case !command.IsAvailableCommand() && err == nil:
+			t.Errorf("%s is hidden and has a page", command.Name())
+		}
+	}
+	execute(t, "man", filepath.Join(dir, "nowhere")).expect(t, 2, "Name a folder that exists")
+}

@@ -42,7 +42,15 @@ func (f *format) Type() string { return formats }
 func addFormat(cmd *cobra.Command) *format {
 	f := asTable
 	cmd.Flags().VarP(&f, "output", "o", "how to print the result")
+	complete(cmd, "output", string(asTable), string(asJSON))
 	return &f
+}
+
+// complete lets shells offer the words that a flag takes.
+func complete(cmd *cobra.Command, flag string, words ...cobra.Completion) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("a flag is completed that is not there: " + err.Error())
+	}
 }
 
 // printJSON writes one indented document.

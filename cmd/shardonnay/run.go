@@ -14,6 +14,7 @@ import (
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/config"
+	"github.com/shardonnay/shardonnay/internal/plan"
 )
 
 func newRun() *cobra.Command {
@@ -27,6 +28,7 @@ func newRun() *cobra.Command {
 	addConfig(cmd)
 	cmd.Flags().String("mode", "", "observe, dry-run or act")
 	config.BindFlag(cmd.Flags(), "mode", "mode")
+	complete(cmd, "mode", string(plan.Observe), string(plan.DryRun), string(plan.Act))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd) }
 	return cmd
 }

@@ -1,74 +1,19 @@
 package plan
 
 import (
-	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/shardonnay/shardonnay/internal/schematest"
 )
 
-var rewriteSchema = flag.Bool("rewrite-schema", false, "write testdata/plan.schema.json anew")
-
-// The JSON schema of a plan, derived from its types, is the one on disk: a field that goes, is renamed or changes its type
-// shows as a difference, and asks for a new version.
 func TestSchema(t *testing.T) {
-	schema := describe(reflect.TypeFor[Plan]())
-	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	schema["title"] = "Shardonnay plan, version 1"
-	got, err := json.MarshalIndent(schema, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got = append(got, '\n')
-	file := filepath.Join("testdata", "plan.schema.json")
-	if *rewriteSchema {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("the plan's JSON is not what %s says (run the test with -rewrite-schema and read the difference):\n%s", file, diff)
-	}
-}
-
-// describe is the schema of a Go type as encoding/json writes it. Every field is there in every plan, those aside that say
-// they may be left out.
-func describe(of reflect.Type) map[string]any {
-	switch {
-	case of == reflect.TypeFor[time.Time]():
-		return map[string]any{"type": "string", "format": "date-time"}
-	case of.Kind() == reflect.Struct:
-		properties, required := map[string]any{}, []string{}
-		for field := range of.Fields() {
-			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-			properties[name] = describe(field.Type)
-			if options != "omitempty" {
-				required = append(required, name)
-			}
-		}
-		return map[string]any{"type": "object", "properties": properties, "required": required}
-	case of.Kind() == reflect.Pointer:
-		return describe(of.Elem())
-	case of.Kind() == reflect.Slice:
-		return map[string]any{"type": "array", "items": describe(of.Elem())}
-	case of.Kind() == reflect.String:
-		return map[string]any{"type": "string"}
-	case of.Kind() == reflect.Bool:
-		return map[string]any{"type": "boolean"}
-	case of.Kind() == reflect.Float64:
-		return map[string]any{"type": "number"}
-	}
-	return map[string]any{"type": "integer"}
+	schematest.Check(t, reflect.TypeFor[Plan](), "Shardonnay plan, version 1", filepath.Join("testdata", "plan.schema.json"))
 }
 
 // Every field of the documented example is read, and none is lost when it is written again. The example is the one of the
