@@ -88,3 +88,30 @@ func TestRightSize(t *testing.T) {
 	execute(t, "plan", "--capture", captured, "--right-size", "--limit", "search=2").expect(t, 2, "a share above 0 and at most 1")
 	execute(t, "plan", "--capture", captured, "--right-size", "--limit", "search=half").expect(t, 2, `"half" is not a number`)
 }
+
+// A cluster without any index is as even as can be, for every command that looks at it.
+func TestEmptyCluster(t *testing.T) {
+	virtual := sim.New(sim.Config{Seed: 1})
+	for _, name := range []string{"n1", "n2"} {
+		if _, err := virtual.AddNode(sim.NodeSpec{Name: name, Processors: 4}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := serve(t, virtual, sim.Options{})
+	captured := filepath.Join(t.TempDir(), "capture")
+	for _, args := range [][]string{
+		{"plan", "--one-sample"},
+		{"plan", "--one-sample", "-o", "json"},
+		{"plan", "--one-sample", "--what-if", "remove-node:n2"},
+		{"plan", "--one-sample", "--right-size"},
+		{"doctor"},
+		{"capture", captured},
+	} {
+		r := execute(t, append(args, "--address", address)...)
+		r.expect(t, 0)
+		if r.stdout == "" && args[0] != "capture" {
+			t.Errorf("%v says nothing", args)
+		}
+	}
+	execute(t, "plan", "--capture", captured).expect(t, 0)
+}

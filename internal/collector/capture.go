@@ -54,6 +54,13 @@ type captureRequest struct {
 type folder struct {
 	dir    string
 	sample string // subfolder the statistics are taken from, empty for the first sample
+	ours   bool   // this program made it: it asks for the figures of every copy, so that where there are none there is no copy
+}
+
+// openFolder is the capture or bundle in dir.
+func openFolder(dir string) folder {
+	_, err := os.Stat(filepath.Join(dir, captureFile))
+	return folder{dir: dir, ours: err == nil}
 }
 
 // open opens a file of the folder, plain or compressed.
@@ -112,7 +119,7 @@ func (f folder) statistics(ctx context.Context, _ []cluster.NodeID) (*es.NodesSt
 	if err := from.read(ctx, es.Request{File: statsFile}, func(r io.Reader) (err error) {
 		stats, err = es.DecodeNodeStats(r)
 		return err
-	}); err != nil || stats.Sharded {
+	}); err != nil || stats.Sharded || f.ours {
 		return stats, err
 	}
 	at := make(map[cluster.NodeID]*es.NodeStats, len(stats.Nodes))
@@ -151,7 +158,8 @@ func FromCapture(dir string, options Options) (*cluster.Snapshot, error) {
 		return nil, err
 	}
 	ctx := context.Background() // files do not hang
-	a, err := gather(ctx, folder{dir: dir}, &o)
+	from := openFolder(dir)
+	a, err := gather(ctx, from, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +171,8 @@ func FromCapture(dir string, options Options) (*cluster.Snapshot, error) {
 	}
 	rates.learn(taken)
 	if _, err := os.Stat(filepath.Join(dir, secondSample)); err == nil {
-		if a.stats, err = (folder{dir: dir, sample: secondSample}).statistics(ctx, nil); err != nil {
+		from.sample = secondSample
+		if a.stats, err = from.statistics(ctx, nil); err != nil {
 			return nil, err
 		}
 		if taken, err = assemble(a, &o); err != nil {
@@ -203,10 +212,12 @@ func (c *Collector) Capture(ctx context.Context, dir string, samples int, interv
 	if err := makeDir(dir); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(filepath.Join(dir, secondSample)); err != nil {
-		return cannotWrite(dir, err)
+	for _, old := range []string{secondSample, captureFile} {
+		if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
+			return cannotWrite(dir, err)
+		}
 	}
-	r := &recorder{live: live{c.client, &c.o}, folder: folder{dir: dir}, now: c.o.Now}
+	r := &recorder{live: live{c.client, &c.o}, folder: folder{dir: dir, ours: true}, now: c.o.Now}
 	info := captureInfo{Version: 1, Shardonnay: version.Number(), TakenAt: c.o.Now().UTC(), Samples: samples}
 	a, err := gather(ctx, r, &c.o)
 	if err != nil {
