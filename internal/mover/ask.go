@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -281,11 +282,13 @@ func (c *carrying) request(ctx context.Context, batch []*flight) (asked bool, st
 	case err == nil:
 		for i, f := range batch {
 			if !outcomes[i].Refused {
-				c.flights = append(c.flights, f)
+				c.flies(f)
 				continue
 			}
 			f.set(Refused)
-			c.ended(f, refusal(outcomes[i].Decisions))
+			var reason string
+			f.decider, reason = refusal(outcomes[i].Decisions)
+			c.ended(f, reason)
 		}
 		c.saveLedger(now)
 		return true, nil, nil
@@ -293,7 +296,7 @@ func (c *carrying) request(ctx context.Context, batch []*flight) (asked bool, st
 		for _, f := range batch {
 			f.unknown = true
 		}
-		c.flights = append(c.flights, batch...)
+		c.flies(batch...)
 		c.warn("a request's outcome is unknown, the routing table decides: " + err.Error())
 		return true, nil, nil
 	}
@@ -342,13 +345,14 @@ func (c *carrying) turnedDown(batch []*flight) {
 	c.saveLedger(now)
 }
 
-// refusal names the deciders that said no.
-func refusal(decisions []es.Decision) string {
+// refusal names the first decider that said no, and what all of them said.
+func refusal(decisions []es.Decision) (decider, reason string) {
 	var texts []string
 	for _, d := range decisions {
 		if d.Decision == "NO" {
+			decider = cmp.Or(decider, d.Decider)
 			texts = append(texts, d.Decider+": "+d.Explanation)
 		}
 	}
-	return strings.Join(texts, "; ")
+	return decider, strings.Join(texts, "; ")
 }

@@ -39,6 +39,7 @@ type flight struct {
 	cancelling bool
 	newID      string // allocation id at the target
 	rejections int    // whole requests with it that were turned down
+	decider    string // that refused it
 	waits      string // why it could not be asked for when it was last looked at
 	arrived    int64
 	progressed time.Time // when bytes last arrived
@@ -161,7 +162,17 @@ func (c *carrying) ended(f *flight, reason string) {
 			c.failed[f.move.Seq] = f.state
 		}
 	}
-	c.m.onEvent(Event{Move: f.move, State: f.state, Reason: reason, Elapsed: elapsed, Adopted: f.adopted, BytesArrived: f.arrived})
+	c.m.onEvent(Event{
+		Move: f.move, State: f.state, Reason: reason, Decider: f.decider, Elapsed: elapsed, Adopted: f.adopted, BytesArrived: f.arrived,
+	})
+}
+
+// flies takes moves that were asked for among those in flight.
+func (c *carrying) flies(asked ...*flight) {
+	c.flights = append(c.flights, asked...)
+	for _, f := range asked {
+		c.m.onEvent(Event{Move: f.move, State: f.state, Elapsed: c.m.clock.Now().Sub(f.requested)})
+	}
 }
 
 // sizeOf is how many bytes a copy has, as far as known.

@@ -70,9 +70,10 @@ func (m *Mover) Configure(config Config) { m.settings.Store(&config) }
 // Event is the start, the progress or the end of one move.
 type Event struct {
 	Move    plan.Move
-	State   State         // Relocating, or how it ended
+	State   State         // Requested, Relocating, or how it ended
 	Reason  string        // why it did not land; empty where it did
-	Elapsed time.Duration // since it was asked for
+	Decider string        // the decider that refused it, the first where there are several; empty where none did
+	Elapsed time.Duration // since it was asked for; 0 where it never was
 	Adopted bool          // it was found under way
 	// BytesArrived of Move.Bytes, for progress; equal to Move.Bytes once landed.
 	BytesArrived int64

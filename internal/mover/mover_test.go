@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/es"
 	"github.com/shardonnay/shardonnay/internal/plan"
@@ -734,6 +736,32 @@ func TestPingPongBetweenTwoLooks(t *testing.T) {
 		}
 		if len(f.requests) != 1 {
 			t.Errorf("%d requests", len(f.requests))
+		}
+	})
+}
+
+// Every move is told of when it is asked for and when it has ended; one that is refused, with the decider that did.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s := newFake(t, fourNodes)
+		m := f.mover(nil)
+		f.refuse = func(move es.Move) string { return map[bool]string{true: "awareness"}[move.Shard == 1] }
+		told := map[string][]string{}
+		m.onEvent = func(e Event) {
+			name := fmt.Sprintf("%s/%d", e.Move.Index, e.Move.Shard)
+			if said := told[name]; e.State != Relocating || said[len(said)-1] != string(Relocating) {
+				told[name] = append(said, strings.TrimSpace(string(e.State)+" "+e.Decider))
+			}
+			if (e.Elapsed == 0) != (e.State == Requested || e.State == Refused || e.State == Stale) {
+				t.Errorf("%s is %s after %s", name, e.State, e.Elapsed)
+			}
+		}
+		if _, err := m.Carry(t.Context(), f.plan("a/0/p/n1 -> n2", "a/1/p/n1 -> n3", "b/0/p/n2 -> n3"), s); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string][]string{"a/0": {"requested", "relocating", "landed"}, "a/1": {"refused awareness"}, "b/0": {"stale"}}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Error(diff)
 		}
 	})
 }
