@@ -105,7 +105,8 @@ type Result struct {
 	Trace           []TracePoint
 	Counters        Counters
 	Wall, CPU       time.Duration
-	Checked         bool // model.Check finds nothing and model.Evaluate the same objective
+	PeakRSS         int64 // bytes: the most memory the process that solved has had resident
+	Checked         bool  // model.Check finds nothing and model.Evaluate the same objective
 	Warm            *Warm
 }
 
@@ -558,7 +559,7 @@ func (r *run) finish() *Result {
 		out.Warm = &Warm{}
 	}
 	out.Warm.Moves = r.f.answerMoves(r.node)
-	out.Wall, out.CPU = time.Since(r.start), cpuTime()-r.cpu
+	out.Wall, out.CPU, out.PeakRSS = time.Since(r.start), cpuTime()-r.cpu, peakRSS()
 	return out
 }
 

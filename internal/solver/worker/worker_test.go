@@ -89,6 +89,9 @@ func TestSameAnswer(t *testing.T) {
 	if !there.Checked || there.LowerBound != here.LowerBound {
 		t.Errorf("checked %t, bound %g, want %g", there.Checked, there.LowerBound, here.LowerBound)
 	}
+	if there.PeakRSS < 1<<20 {
+		t.Errorf("the worker's memory was %d bytes at most", there.PeakRSS)
+	}
 	if points == 0 {
 		t.Error("no progress was reported")
 	}
