@@ -33,7 +33,6 @@ type daemon struct {
 	registry *prometheus.Registry
 	session  *session
 	log      *zap.Logger
-	inFlight map[string]int64 // bytes of our moves under way by allocation id; touched by the loop's goroutine only
 }
 
 // solveInWorker solves in a process of this same program, so that a crash or a hang inside the native library costs one
@@ -49,10 +48,12 @@ func solveInWorker(ctx context.Context, p *model.Problem, o solver.Options) (*so
 // newDaemon assembles the daemon for a session. current is asked at the start of every cycle; clock is nil for the wall's.
 func newDaemon(s *session, current func() *config.Config, log *zap.Logger, clock mover.Clock) (*daemon, error) {
 	c := current()
-	d := &daemon{registry: prometheus.NewRegistry(), session: s, log: log, inFlight: make(map[string]int64)}
+	d := &daemon{registry: prometheus.NewRegistry(), session: s, log: log}
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.metrics = metrics.New(d.registry)
 	d.metrics.ObserveBuild(version.Number(), version.Commit(), version.Go(), clp.Version())
+	d.metrics.ObserveCluster(s.identity)
+	d.metrics.ObserveReload(time.Now(), nil)
 	options := collectorOptions(c)
 	if clock != nil {
 		options.Now = clock.Now
@@ -79,6 +80,7 @@ func newDaemon(s *session, current func() *config.Config, log *zap.Logger, clock
 		Observe:  d.observeCycle,
 		Log:      log,
 	}
+	d.observeLoop()
 	return d, nil
 }
 
@@ -107,23 +109,25 @@ func (d *daemon) observeMove(e mover.Event) {
 		zap.String("from", e.Move.From.Name), zap.String("to", e.Move.To.Name), zap.Int64("bytes", e.Move.Bytes),
 		zap.String("state", string(e.State)), zap.Bool("adopted", e.Adopted),
 	}
-	if e.State.Ended() {
-		delete(d.inFlight, e.Move.AllocationID)
-		if e.Reason != "" {
-			fields = append(fields, zap.String("reason", e.Reason))
-		}
-		d.log.Info("move ended", append(fields, zap.Duration("took", e.Elapsed.Round(time.Millisecond)))...)
-	} else {
-		if _, known := d.inFlight[e.Move.AllocationID]; !known {
+	move := metrics.Move{ID: e.Move.AllocationID, Bytes: e.Move.Bytes, Decider: e.Decider, Took: e.Elapsed}
+	if !e.State.Ended() {
+		if d.metrics.ObserveMove(move) {
 			d.log.Info("move started", fields...)
 		}
-		d.inFlight[e.Move.AllocationID] = e.Move.Bytes
+		return
 	}
-	bytes := int64(0)
-	for _, b := range d.inFlight {
-		bytes += b
+	move.Result = string(e.State)
+	d.metrics.ObserveMove(move)
+	if e.Reason != "" {
+		fields = append(fields, zap.String("reason", e.Reason))
 	}
-	d.metrics.ObserveInFlight(len(d.inFlight), bytes)
+	d.log.Info("move ended", append(fields, zap.Duration("took", e.Elapsed.Round(time.Millisecond)))...)
+}
+
+// observeLoop shows how the loop is set.
+func (d *daemon) observeLoop() {
+	settings := d.loop.Settings()
+	d.metrics.ObserveLoop(string(settings.Mode), d.loop.Paused(), settings.Overdue())
 }
 
 // observeCycle shows what a cycle did.
@@ -132,46 +136,53 @@ func (d *daemon) observeCycle(s *rebalance.Summary) {
 	for stage, duration := range s.Took {
 		took[string(stage)] = duration
 	}
-	d.metrics.ObserveCycle(string(s.Outcome), string(s.Mode), took, time.Now(), s.Err)
-	d.metrics.ObserveOwnership(ownerOf(s))
-	d.metrics.ObserveStop(s.Stop())
+	d.observeLoop()
+	d.metrics.ObserveCycle(string(s.Outcome), took, time.Now(), s.Err)
+	d.metrics.ObserveStop(string(s.Stop()))
+	if owner, known := ownerOf(s); known {
+		d.metrics.ObserveOwnership(owner)
+	}
 	traffic := d.session.client.Requests()
 	d.metrics.ObserveTraffic(metrics.Traffic(traffic))
 	if s.Snapshot != nil {
 		d.metrics.ObserveSnapshot(s.Snapshot)
 	}
-	if s.Plan != nil {
-		d.metrics.ObserveProblem(s.Problem, func(n int) string {
-			return s.Snapshot.Nodes[s.Snapshot.NodeAt(cluster.NodeID(s.Problem.Nodes[n].ID))].Name
-		})
-		d.metrics.ObservePlan(s.Plan)
+	if s.Problem != nil {
+		d.metrics.ObserveProblem(s.Problem, s.Snapshot)
 	}
-	if r := s.Report; r != nil {
-		ended := make(map[string]int, len(r.Count))
-		for state, n := range r.Count {
-			ended[string(state)] = n
-		}
-		left := int64(0)
-		for _, move := range r.InFlight {
-			left += move.Bytes
-		}
-		d.metrics.ObserveMoves(metrics.Moves{
-			Considered: r.Considered, Adopted: r.Adopted, Ended: ended, InFlight: len(r.InFlight), InFlightBytes: left, Bytes: r.BytesMoved,
+	if r := s.Result; r != nil {
+		d.metrics.ObserveSolve(metrics.Solve{
+			Status: string(r.Status), Objective: r.Objective, Gap: r.Gap(), Captured: r.Captured(), CPU: r.CPU, PeakMemory: r.PeakRSS,
+			Pairs: r.Counters.PairsPriced, Columns: r.Counters.ColumnsBuilt, Programs: r.Counters.LPSolves,
+			SimplexIterations: r.Counters.CLPIterations, Rounds: r.Counters.Rounds,
 		})
+	}
+	if s.Plan != nil {
+		d.metrics.ObservePlan(s.Plan)
 	}
 }
 
-// ownerOf is who moves copies of the cluster after a cycle.
-func ownerOf(s *rebalance.Summary) metrics.Owner {
-	switch {
-	case s.Mode != plan.Act:
-		return metrics.OwnedByServer
-	case s.Hold == nil:
-		return metrics.OwnedByUs
-	case s.Hold.Kind == mover.OtherHolder:
-		return metrics.OwnedByOther
+// ownerOf is who moves copies of the cluster after a cycle. A cycle that ended before anybody could tell leaves it open.
+func ownerOf(s *rebalance.Summary) (owner metrics.Owner, known bool) {
+	switch s.Stop() {
+	case mover.OtherHolder:
+		return metrics.OwnedByOther, true
+	case mover.RebalanceChanged, mover.TransientSetting, mover.GivenBack, mover.BrokenRecord:
+		return metrics.OwnedByPerson, true
+	case mover.NotHeld:
+		return metrics.OwnedByServer, true
 	}
-	return metrics.OwnedByPerson
+	switch {
+	case s.Snapshot == nil:
+		return "", false
+	case s.Mode == plan.Act:
+		return metrics.OwnedByUs, true
+	}
+	record, err := mover.ParseRecord(s.Snapshot.Settings.Ownership)
+	if err == nil && record != nil && !record.Expired(s.Snapshot.TakenAt) {
+		return metrics.OwnedByOther, true
+	}
+	return metrics.OwnedByServer, true
 }
 
 // serve starts the HTTP interface; nil where none is configured.

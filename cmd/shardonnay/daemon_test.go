@@ -2,17 +2,24 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/config"
+	"github.com/shardonnay/shardonnay/internal/metrics"
+	"github.com/shardonnay/shardonnay/internal/mover"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
 	"github.com/shardonnay/shardonnay/internal/sim"
@@ -101,19 +108,82 @@ func checkPages(t *testing.T, url string) {
 	if p, err := plan.Read(strings.NewReader(get("/api/v1/plan"))); err != nil || p.Cluster.Name == "" {
 		t.Errorf("/api/v1/plan: %v", err)
 	}
-	metrics := get("/metrics")
+	page := get("/metrics")
 	for _, series := range []string{
 		`shardonnay_cycles_total{outcome="moved"}`, `shardonnay_node_load_ratio{dimension="search",node="n1"}`, `shardonnay_ownership{state="us"} 1`,
 		`shardonnay_moves_total{result="landed"}`, `shardonnay_objective_lower_bound`, `shardonnay_peak_to_mean_ratio{dimension="search",domain="all"}`,
+		`shardonnay_mode{mode="act"} 1`, `shardonnay_last_outcome{outcome="balanced"} 1`, `shardonnay_config_reload_success 1`, `cluster_name="sim"`,
 	} {
-		if !strings.Contains(metrics, series) {
+		if !strings.Contains(page, series) {
 			t.Errorf("/metrics does not have %s", series)
 		}
 	}
+	for _, positive := range []string{
+		"cycle_overdue_seconds", "solver_pairs_priced_total", "solver_peak_memory_bytes", "move_duration_seconds_count", "move_size_bytes_sum",
+	} {
+		if figure(t, page, positive) <= 0 {
+			t.Errorf("%s is not above 0", positive)
+		}
+	}
+	if moved, size := figure(t, page, "moved_bytes_total"), figure(t, page, "move_size_bytes_sum"); moved != size {
+		t.Errorf("%g bytes moved, and the sizes add up to %g", moved, size)
+	}
+	ended := figure(t, page, "moves_total") + figure(t, page, "moves_in_flight")
+	if considered := figure(t, page, "moves_considered_total"); considered != ended || ended == 0 {
+		t.Errorf("%g moves considered, %g ended or in flight", considered, ended)
+	}
 	promtool := exec.Command("promtool", "check", "metrics")
-	promtool.Stdin = strings.NewReader(metrics)
+	promtool.Stdin = strings.NewReader(page)
 	if out, err := promtool.CombinedOutput(); err != nil || len(strings.TrimSpace(string(out))) > 0 {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}
+
+// figure is the sum of a family's series on a page of metrics.
+func figure(t *testing.T, page, name string) (sum float64) {
+	t.Helper()
+	for _, series := range regexp.MustCompile(`(?m)^shardonnay_`+name+`(?:\{[^}]*\})? (\S+)$`).FindAllStringSubmatch(page, -1) {
+		value, err := strconv.ParseFloat(series[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += value
+	}
+	return sum
+}
+
+// TestOwnerOf: what a cycle found out about who moves copies, and what it cannot know.
+func TestOwnerOf(t *testing.T) {
+	now := time.Date(2026, 3, 12, 10, 0, 0, 0, time.UTC)
+	record := func(expires time.Time) map[string]string {
+		text, err := json.Marshal(mover.Record{Holder: "them", Renewed: expires.Add(-time.Minute), Expires: expires, Previous: "all"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[string]string{"owner": string(text)}
+	}
+	seen := func(ownership map[string]string) *cluster.Snapshot {
+		return &cluster.Snapshot{TakenAt: now, Settings: cluster.Settings{Ownership: ownership}}
+	}
+	for name, c := range map[string]struct {
+		summary rebalance.Summary
+		want    metrics.Owner // empty: nobody can tell
+	}{
+		"taken over":                   {rebalance.Summary{Mode: plan.Act, Snapshot: seen(nil)}, metrics.OwnedByUs},
+		"another instance":             {rebalance.Summary{Mode: plan.Act, Hold: &mover.Hold{Kind: mover.OtherHolder}}, metrics.OwnedByOther},
+		"a person's setting":           {rebalance.Summary{Mode: plan.Act, Hold: &mover.Hold{Kind: mover.RebalanceChanged}}, metrics.OwnedByPerson},
+		"changed while we moved":       {rebalance.Summary{Mode: plan.Act, Snapshot: seen(nil), Report: &mover.Report{Stop: &mover.Stop{Kind: mover.RebalanceChanged}}}, metrics.OwnedByPerson},
+		"relocations from before":      {rebalance.Summary{Mode: plan.Act, Snapshot: seen(nil), Hold: &mover.Hold{Kind: mover.Settling}}, metrics.OwnedByUs},
+		"a claim that did not hold":    {rebalance.Summary{Mode: plan.Act, Hold: &mover.Hold{Kind: mover.NotHeld}}, metrics.OwnedByServer},
+		"a cluster that is away":       {rebalance.Summary{Mode: plan.Act, Err: errors.New("away")}, ""},
+		"a stop of another kind":       {rebalance.Summary{Mode: plan.Act, Snapshot: seen(nil), Report: &mover.Report{Stop: &mover.Stop{Kind: mover.Storm}}}, metrics.OwnedByUs},
+		"dry-run":                      {rebalance.Summary{Mode: plan.DryRun, Snapshot: seen(nil)}, metrics.OwnedByServer},
+		"dry-run beside one that acts": {rebalance.Summary{Mode: plan.DryRun, Snapshot: seen(record(now.Add(time.Minute)))}, metrics.OwnedByOther},
+		"dry-run after one that died":  {rebalance.Summary{Mode: plan.DryRun, Snapshot: seen(record(now.Add(-time.Hour)))}, metrics.OwnedByServer},
+	} {
+		if got, known := ownerOf(&c.summary); got != c.want || known != (c.want != "") {
+			t.Errorf("%s: %q, %t, want %q", name, got, known, c.want)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ type definition struct {
 	name, kind, help string
 	labels           []string
 	values           map[string][]string // of labels with fixed values
+	buckets          []float64           // of a histogram
 }
 
 // label is a label with the values it may have; without values it names something of the cluster.
@@ -60,27 +61,30 @@ func (b *builder) counter(name, help string, labels ...label) *prometheus.Counte
 	full, names := b.define("counter", name, help, labels)
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: full, Help: help}, names)
 	b.register(c)
-	// Every series that can exist exists from the start, at zero: the first event is then a rise and not a new series,
-	// which rate() would not see.
-	switch {
-	case len(labels) == 0:
-		c.WithLabelValues()
-	case len(labels) == 1:
-		for _, value := range labels[0].values {
-			c.WithLabelValues(value)
-		}
-	}
+	fromTheStart(labels, func(values ...string) { c.WithLabelValues(values...) })
 	return c
 }
 
-func (b *builder) histogram(name, help string, buckets []float64, by label) *prometheus.HistogramVec {
-	full, names := b.define("histogram", name, help, []label{by})
+func (b *builder) histogram(name, help string, buckets []float64, labels ...label) *prometheus.HistogramVec {
+	full, names := b.define("histogram", name, help, labels)
+	b.definitions[len(b.definitions)-1].buckets = buckets
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: full, Help: help, Buckets: buckets}, names)
 	b.register(h)
-	for _, value := range by.values {
-		h.WithLabelValues(value)
-	}
+	fromTheStart(labels, func(values ...string) { h.WithLabelValues(values...) })
 	return h
+}
+
+// fromTheStart makes every series that can exist, at zero: the first event is then a rise and not a new series, which
+// rate() would not see.
+func fromTheStart(labels []label, make func(values ...string)) {
+	switch {
+	case len(labels) == 0:
+		make()
+	case len(labels) == 1:
+		for _, value := range labels[0].values {
+			make(value)
+		}
+	}
 }
 
 // gauges is a family of gauges that is replaced as a whole: what is not set again goes.
@@ -139,6 +143,9 @@ func document(definitions []definition) string {
 			}
 		}
 		text.WriteString(".\n\n" + d.help + "\n\n")
+		if d.buckets != nil {
+			fmt.Fprintf(&text, "Buckets: %s.\n\n", strings.Trim(fmt.Sprintf("%.12g", d.buckets), "[]"))
+		}
 	}
 	return strings.TrimSuffix(text.String(), "\n")
 }
@@ -149,12 +156,15 @@ const header = `# Metrics
 
 ` + "`/metrics`" + ` of the daemon, for Prometheus. Every name begins with ` + "`shardonnay_`" + `. Labels are nodes, dimensions and fixed words; there
 is no series per index or shard. Series of a node that left the cluster disappear with the next snapshot. Counters start
-at zero with the process, every fixed label value included.
+at zero with the process; where a label has fixed words, all of them are there from the start. A cluster of 750 nodes makes
+about five thousand series.
 
-These hold at every scrape between two cycles:
+These hold at every scrape:
 
 - the sum of ` + "`shardonnay_cycles_total`" + ` over ` + "`outcome`" + ` is the number of cycles that ended;
 - ` + "`shardonnay_moves_considered_total`" + ` is the sum of ` + "`shardonnay_moves_total`" + ` over ` + "`result`" + ` plus ` + "`shardonnay_moves_in_flight`" + `;
+- the sum of ` + "`shardonnay_moves_refused_total`" + ` over ` + "`decider`" + ` is ` + "`shardonnay_moves_total`" + ` refused, and
+  ` + "`shardonnay_move_size_bytes_sum`" + ` is ` + "`shardonnay_moved_bytes_total`" + `;
 - the sum of ` + "`shardonnay_copies`" + ` over ` + "`provenance`" + ` is ` + "`shardonnay_snapshot_copies`" + `;
 - the sum of ` + "`shardonnay_objective`" + ` over ` + "`term`" + ` is the objective of ` + "`when`" + `, and (before - after) over (before - lower bound) is
   ` + "`shardonnay_captured_ratio`" + `.

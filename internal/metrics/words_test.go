@@ -4,7 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +53,24 @@ func constants(t *testing.T, dir, typeName string) (values []string) {
 	return values
 }
 
+// Every decider that the simulator, which knows them from the servers and not from the model, may say no with has a series
+// of its own.
+func TestDecidersAreKnown(t *testing.T) {
+	source, err := os.ReadFile("../sim/deciders.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`decider\{"(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	if len(named) < 15 {
+		t.Fatalf("only %d deciders found", len(named))
+	}
+	for _, match := range named {
+		if !slices.Contains(deciders, match[1]) {
+			t.Errorf("%s would count as %s", match[1], otherDecider)
+		}
+	}
+}
+
 // The fixed label values are the words of the packages that make them: a new outcome, stage, state or class must not be
 // forgotten here, or its series would begin with its first event.
 func TestWordsAreThoseOfTheirPackages(t *testing.T) {
@@ -64,6 +84,9 @@ func TestWordsAreThoseOfTheirPackages(t *testing.T) {
 		{"../mover", "State", results, underWay},
 		{"../plan", "Mode", modes, nil},
 		{"../cluster", "Class", classes, nil},
+		{"../mover", "StopKind", reasons, nil},
+		{"../plan", "Kind", verdicts, nil},
+		{"../solver", "Status", statuses, nil},
 	} {
 		want := constants(t, c.dir, c.typeName)
 		got := slices.Sorted(slices.Values(slices.Concat(c.ours, c.aside)))

@@ -37,6 +37,9 @@ const (
 	CoolDown
 )
 
+// AllDeciders is the set of all of them.
+const AllDeciders = CoolDown<<1 - 1
+
 var deciderNames = []string{
 	"same_shard", "filter", "data_tier", "target_pool", "awareness", "disk_threshold", "shards_limit", "load_awareness",
 	"node_version", "node_shutdown", "max_retry", "snapshot_in_progress", "rebalance_only_when_active", "not_started", "index_busy", "pinned", "cool_down",

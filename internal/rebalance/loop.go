@@ -61,6 +61,10 @@ type Settings struct {
 	MaxBytes  int64 // of one plan; 0 is no limit
 }
 
+// Overdue is how long after its last sign of life a loop counts as hanging: three intervals and the time its steps may
+// take.
+func (s *Settings) Overdue() time.Duration { return 3*s.Interval + s.TimeLimit + s.Deadline }
+
 // Loop is the daemon's heart. Its fields are set before the first cycle and not changed after.
 type Loop struct {
 	Collector Collector

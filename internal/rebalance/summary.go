@@ -74,10 +74,14 @@ type Summary struct {
 	Hold     *mover.Hold // why moving is not ours to do; nil where it is, or was not asked for
 }
 
-// Stop names the condition that kept moves from being asked for; empty where none did.
-func (s *Summary) Stop() string {
-	if s.Report != nil && s.Report.Stop != nil {
-		return string(s.Report.Stop.Kind)
+// Stop names the condition that kept moves from being asked for, or why they are not ours to ask for; empty where nothing
+// of the kind was found.
+func (s *Summary) Stop() mover.StopKind {
+	switch {
+	case s.Hold != nil:
+		return s.Hold.Kind
+	case s.Report != nil && s.Report.Stop != nil:
+		return s.Report.Stop.Kind
 	}
 	return ""
 }

@@ -18,14 +18,14 @@ func (l *Loop) Resume() { l.paused.Store(false) }
 // Paused tells whether moving is paused.
 func (l *Loop) Paused() bool { return l.paused.Load() }
 
-// Alive is nil while the loop ticks: it showed life within three intervals and the time its steps may take.
+// Alive is nil while the loop ticks: its last sign of life is not overdue.
 func (l *Loop) Alive(now time.Time) error {
 	beat := l.beat.Load()
 	if beat == 0 {
 		return nil // not started yet: still connecting
 	}
 	settings := l.Settings()
-	silence, allowed := now.Sub(time.Unix(0, beat)), 3*settings.Interval+settings.TimeLimit+settings.Deadline
+	silence, allowed := now.Sub(time.Unix(0, beat)), settings.Overdue()
 	if silence > allowed {
 		return fmt.Errorf("the loop has not ticked for %s, at most %s is normal", silence.Round(time.Second), allowed)
 	}
