@@ -22,6 +22,9 @@ CONCURRENT = $(shell grep -rlE '^[[:space:]]*go [a-z]|errgroup|"sync|\.Go\>' --i
 UNIT = $(shell go list -f '{{.Dir}}' ./internal/... ./cmd/... | sed 's|^$(CURDIR)|.|')
 SEQUENTIAL = $(filter-out $(CONCURRENT),$(UNIT))
 
+# The dashboards' generator is a module of its own: its library is nothing the program needs.
+DASHBOARDS := deploy/grafana
+
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,15 +59,17 @@ $(GOLANGCI):
 check-lint: $(GOLANGCI)
 	$(GOLANGCI) fmt --diff
 	$(GOLANGCI) run
+	cd $(DASHBOARDS) && $(CURDIR)/$(GOLANGCI) run
 
 .PHONY: check-tidy
 check-tidy:
 	go mod tidy -diff
 	go mod verify
+	cd $(DASHBOARDS) && go mod tidy -diff && go mod verify
 
 .PHONY: check-generated
 check-generated:
-	@before=$$(git status --porcelain; git diff); go generate ./...; after=$$(git status --porcelain; git diff); \
+	@before=$$(git status --porcelain; git diff); go generate ./...; go -C $(DASHBOARDS) generate ./...; after=$$(git status --porcelain; git diff); \
 	if [ "$$before" != "$$after" ]; then git --no-pager diff --stat; echo "generated files were out of date; they are right now: commit them" >&2; exit 1; fi
 	@echo "generated files are current"
 
@@ -74,6 +79,7 @@ fix: $(GOLANGCI) ## Format, apply what the linters can mend, regenerate
 	$(GOLANGCI) run --fix
 	go mod tidy
 	go generate ./...
+	go -C $(DASHBOARDS) generate ./...
 
 .PHONY: test
 test: deps ## Run every test, real clusters included
@@ -94,6 +100,7 @@ test-unit: deps-build ## Run the tests that need no real cluster, with the race 
 	go vet ./...
 	go test -race -timeout 20m -skip '$(REAL)' $(CONCURRENT)
 	go test -timeout 20m -skip '$(REAL)' $(SEQUENTIAL)
+	cd $(DASHBOARDS) && go vet ./... && go test ./...
 
 .PHONY: test-real
 test-real: ## Run the tests against the five real products, those aside that measure load
