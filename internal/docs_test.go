@@ -12,7 +12,7 @@ import (
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"../*.md", "../docs/*.md", "../docs/decisions/*.md"} {
+	for _, pattern := range []string{"../*.md", "../docs/*.md", "../docs/decisions/*.md", "../docs/runbooks/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

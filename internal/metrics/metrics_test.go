@@ -377,7 +377,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// Every metric that a page names exists.
+// Every metric that a page, a rule or a dashboard names exists.
 func TestMetricsInThePagesExist(t *testing.T) {
 	name := regexp.MustCompile(`\b` + namespace + `[a-z_]+\b`)
 	known := make(map[string]bool)
@@ -388,7 +388,8 @@ func TestMetricsInThePagesExist(t *testing.T) {
 		}
 	}
 	for _, pattern := range []string{
-		"../../*.md", "../../docs/*.md", "../../docs/decisions/*.md", "../../configs/*.yaml",
+		"../../*.md", "../../docs/*.md", "../../docs/decisions/*.md", "../../docs/runbooks/*.md", "../../configs/*.yaml",
+		"../../deploy/prometheus/*.yaml", "../../deploy/grafana/*.json",
 	} {
 		pages, err := filepath.Glob(pattern)
 		if err != nil || len(pages) == 0 {

@@ -159,7 +159,7 @@ is no series per index or shard. Series of a node that left the cluster disappea
 at zero with the process; where a label has fixed words, all of them are there from the start. A cluster of 750 nodes makes
 about five thousand series.
 
-These hold at every scrape:
+[Monitoring](monitoring.md) says how to scrape them, and what the dashboards and alerts make of them. These hold at every scrape:
 
 - the sum of ` + "`shardonnay_cycles_total`" + ` over ` + "`outcome`" + ` is the number of cycles that ended;
 - ` + "`shardonnay_moves_considered_total`" + ` is the sum of ` + "`shardonnay_moves_total`" + ` over ` + "`result`" + ` plus ` + "`shardonnay_moves_in_flight`" + `;
