@@ -84,7 +84,7 @@ fix: $(GOLANGCI) ## Format, apply what the linters can mend, regenerate
 .PHONY: test
 test: deps ## Run every test, real clusters included
 	@$(MAKE) test-prepare
-	@$(MAKE) -j2 --output-sync=target test-unit test-real
+	@$(MAKE) -j2 --output-sync=target test-unit test-real test-alerts
 	@$(MAKE) test-heat
 
 .PHONY: test-prepare
@@ -104,8 +104,12 @@ test-unit: deps-build ## Run the tests that need no real cluster, with the race 
 
 .PHONY: test-real
 test-real: ## Run the tests against the five real products, those aside that measure load
-	go test -p 1 -count=1 -timeout 25m -skip '$(HEAT)' ./test/...
+	go test -p 1 -count=1 -timeout 25m -skip '$(HEAT)' $$(go list ./test/... | grep -v '/observability$$')
 	go test -p 1 -count=1 -timeout 15m -run '$(REAL)' ./internal/collector ./internal/sim
+
+.PHONY: test-alerts
+test-alerts: ## Run the dashboards and alerts against a real Prometheus that scrapes the demo and planted faults
+	go test -v -count=1 -timeout 15m ./test/observability
 
 .PHONY: test-heat
 test-heat: ## Watch the heat of the five real products even out, with the machine to itself

@@ -5,7 +5,7 @@
 #   scripts/install-deps.sh [build] [test]     default: both
 #
 # build: a C compiler, pkg-config, CLP's development files.
-# test:  a JDK of 17 or newer and Maven for the real clusters, promtool. A JDK of 21 or newer, which OpenSearch 3 and
+# test:  a JDK of 17 or newer and Maven for the real clusters, Prometheus. A JDK of 21 or newer, which OpenSearch 3 and
 #        Elasticsearch 9 need, is only looked for: this Debian may not have one.
 set -euo pipefail
 
@@ -61,7 +61,7 @@ for group in "$@"; do
     test)
       jdk_at_least 17 || packages+=(openjdk-17-jdk-headless)
       has mvn || packages+=(maven)
-      has promtool || packages+=(prometheus)
+      { has prometheus && has promtool; } || packages+=(prometheus)
       ;;
     *)
       say "unknown group $group; known are: build test"
@@ -81,7 +81,7 @@ if [[ ${#packages[@]} -gt 0 ]]; then
   as_root apt-get "${quiet[@]}" update
   as_root env DEBIAN_FRONTEND=noninteractive apt-get "${quiet[@]}" install -y --no-install-recommends "${packages[@]}" >/dev/null
   if [[ " ${packages[*]} " == *" prometheus "* ]] && has systemctl; then
-    # Only promtool is wanted: the server is to start neither now nor at the next boot.
+    # Tests start a server of their own: the system's is to start neither now nor at the next boot.
     as_root systemctl --quiet disable prometheus.service || say "could not disable the prometheus service; it may start at the next boot"
   fi
   say "installed ${packages[*]}"

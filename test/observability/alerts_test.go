@@ -1,0 +1,360 @@
+package observability
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/shardonnay/shardonnay/internal/sim"
+)
+
+// unitTestedOnly are the alerts that no fault of a simulated cluster brings about, with the reason.
+var unitTestedOnly = map[string]string{
+	"ShardonnayTwoOwners": "the ownership record makes it impossible; only a fault of the program could bring it about",
+}
+
+// story is a fault that is planted and the alerts that have to come of it.
+type story struct {
+	fires    []string
+	settings settings                      // what differs from hasty
+	cluster  func(*testing.T) *sim.Cluster // lopsided where nil
+	after    string                        // expression that holds before the fault is planted; %q is the story's job
+	plant    func(*testing.T, *scene)      // nil where the cluster itself is the fault
+}
+
+// scene is a simulated cluster with a daemon before it.
+type scene struct {
+	cluster *sim.Cluster
+	daemon  *process
+	config  string // file
+}
+
+// lopsided is a cluster of three nodes of which one holds all the load.
+func lopsided(t *testing.T) *sim.Cluster {
+	t.Helper()
+	var indices []index
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		indices = append(indices, index{name, 1, 0.4, 1 << 30})
+	}
+	return build(t, 3, 1<<40, indices)
+}
+
+// tight is a cluster of six nodes with full disks and all the load on two of them: it takes chains of exchanges to even it
+// out, and more than a moment to find them.
+func tight(t *testing.T) *sim.Cluster {
+	t.Helper()
+	var indices []index
+	for i := range 120 {
+		heat := 0.01
+		if i < 40 {
+			heat = 0.05 + 0.01*float64(i*7%20)
+		}
+		indices = append(indices, index{fmt.Sprintf("i%03d", i), 1 + i/20, heat, 10<<30 + int64(i*37%11)<<26})
+	}
+	return build(t, 6, 245<<30, indices)
+}
+
+// index is one of a single shard, on the node of a number, with the busy seconds per second that searching it takes.
+type index struct {
+	name   string
+	node   int
+	search float64
+	bytes  int64
+}
+
+// build is a cluster of nodes n1, n2 and so on, each with a disk of so many bytes, that holds the indices where they are
+// said to be.
+func build(t *testing.T, nodes int, disk int64, indices []index) *sim.Cluster {
+	t.Helper()
+	c := sim.New(sim.Config{Name: t.Name(), Seed: uint64(len(t.Name())), Noise: -1, Settings: map[string]string{"cluster.routing.rebalance.enable": "none"}})
+	for n := range nodes {
+		if _, err := c.AddNode(sim.NodeSpec{Name: fmt.Sprintf("n%d", n+1), Processors: 4, Disk: disk}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const filter = "index.routing.allocation.include._name"
+	for _, i := range indices {
+		spec := sim.IndexSpec{
+			Name: i.name, Bytes: i.bytes, Search: i.search, Age: 48 * time.Hour, Settings: map[string]string{filter: fmt.Sprintf("n%d", i.node)},
+		}
+		if err := c.AddIndex(spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := c.Settle(); left > 0 {
+		t.Fatalf("%d copies have no place", left)
+	}
+	for _, i := range indices {
+		if err := c.SetIndex(i.name, map[string]string{filter: ""}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Advance(24 * time.Hour)
+	return c
+}
+
+func set(t *testing.T, c *sim.Cluster, key, value string) {
+	t.Helper()
+	if err := c.SetPersistent(map[string]string{key: value}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func inject(f sim.Fault) func(*testing.T, *scene) {
+	return func(_ *testing.T, s *scene) { s.cluster.Inject(f) }
+}
+
+// cycled holds once a cycle has ended, ours once rebalancing was taken over.
+const (
+	cycled = `shardonnay_last_cycle_timestamp_seconds{job=%q}`
+	ours   = `shardonnay_ownership{job=%q,state="us"} == 1`
+)
+
+var stories = map[string]story{
+	"the daemon is killed": {
+		fires: []string{"ShardonnayDown"}, settings: settings{"mode": "observe"}, after: cycled,
+		plant: func(_ *testing.T, s *scene) { s.daemon.end(syscall.SIGKILL) },
+	},
+	"the cluster answers no more, and takes its time over it": {
+		fires: []string{"ShardonnayLoopStalled"}, after: ours,
+		settings: settings{"cycle.time_limit": "1s", "cycle.deadline": "1s", "limits.max_moves_per_cycle": 1},
+		plant:    inject(sim.Fault{Kind: sim.FaultSlow, Path: "/_cluster/settings*", Delay: 50 * time.Second}),
+	},
+	"the user may nothing any more": {
+		fires: []string{"ShardonnayCyclesFailing", "ShardonnayRequestsFailing"}, settings: settings{"mode": "dry-run"}, after: cycled,
+		plant: inject(sim.Fault{Kind: sim.FaultStatus, Status: 403}),
+	},
+	"a node does not answer": {
+		fires: []string{"ShardonnaySnapshotIncomplete"}, settings: settings{"mode": "dry-run"}, after: cycled,
+		plant: func(_ *testing.T, s *scene) { s.cluster.Freeze("n2", true) },
+	},
+	"no node may hold data": {
+		fires: []string{"ShardonnayInfeasible"}, settings: settings{"mode": "dry-run"},
+		cluster: func(t *testing.T) *sim.Cluster {
+			c := sim.New(sim.Config{Name: t.Name()})
+			if _, err := c.AddNode(sim.NodeSpec{Name: "m1", Roles: []string{"master"}}); err != nil {
+				t.Fatal(err)
+			}
+			return c
+		},
+	},
+	"the configuration is edited badly": {
+		fires: []string{"ShardonnayConfigRefused"}, settings: settings{"mode": "observe"}, after: cycled,
+		plant: func(t *testing.T, s *scene) {
+			if err := os.WriteFile(s.config, []byte("mode: sideways\n"), 0o600); err != nil {
+				t.Error(err)
+			}
+		},
+	},
+	"the solver has no time": {
+		fires: []string{"ShardonnaySolverShort"}, settings: settings{"mode": "dry-run", "solver.work_limit": 1}, cluster: tight,
+	},
+	"a person takes rebalancing back": {
+		fires: []string{"ShardonnayNotOwner"}, after: ours,
+		plant: func(t *testing.T, s *scene) { set(t, s.cluster, "cluster.routing.rebalance.enable", "all") },
+	},
+	"allocation stays disabled after a restart": {
+		fires: []string{"ShardonnayStopped"},
+		cluster: func(t *testing.T) *sim.Cluster {
+			c := lopsided(t)
+			set(t, c, "cluster.routing.allocation.enable", "none")
+			return c
+		},
+	},
+	"another tool moves copies back": {
+		fires: []string{"ShardonnayPingPong"}, settings: settings{"stop.undone_moves": 0},
+	},
+	"recoveries fail everywhere": {
+		fires: []string{"ShardonnayMovesFailing"},
+		cluster: func(t *testing.T) *sim.Cluster {
+			c := lopsided(t)
+			for _, node := range []string{"n1", "n2", "n3"} {
+				c.Break(node, true)
+			}
+			return c
+		},
+	},
+	"one shard is all the load": {
+		fires:   []string{"ShardonnayNodeHot"},
+		cluster: func(t *testing.T) *sim.Cluster { return build(t, 3, 1<<40, []index{{"a", 1, 3, 1 << 30}}) },
+	},
+}
+
+// Every alert that a fault can bring about is seen to fire in a real Prometheus, with what it is about in its labels. The
+// rules are those that are shipped, but for how long each condition has to hold.
+func TestAlertsFire(t *testing.T) {
+	t.Parallel()
+	seen := []string{"ShardonnayAbsent"}
+	for _, s := range stories {
+		seen = append(seen, s.fires...)
+	}
+	covered := slices.Sorted(slices.Values(append(seen, slices.Collect(maps.Keys(unitTestedOnly))...)))
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(alerts(t))), covered); diff != "" {
+		t.Errorf("alerts and stories differ: %s", diff)
+	}
+	s := startPrometheus(t, hastyRules(t))
+	s.awaitAlert(t, "ShardonnayAbsent", "") // nothing is scraped yet
+	t.Run("story", func(t *testing.T) {
+		for name, story := range stories {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s.play(t, story)
+			})
+		}
+	})
+	if firing := s.firing(t, "ShardonnayAbsent", ""); len(firing) > 0 {
+		t.Errorf("daemons are scraped, and still %v", firing)
+	}
+}
+
+// With a second daemon that waits before the same cluster, no alert takes it for a fault, and no dashboard counts what both
+// say of the cluster twice.
+func TestTwoDaemonsCountOnce(t *testing.T) {
+	t.Parallel()
+	s := startPrometheus(t, hastyRules(t))
+	cluster := lopsided(t)
+	served, err := sim.Serve(t.Context(), cluster, sim.Options{Speed: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = served.Close() }) // a simulated cluster has nothing to lose
+	var urls []string
+	for _, holder := range []string{"one", "two"} {
+		config := filepath.Join(t.TempDir(), "shardonnay.yaml")
+		hasty(served.URL()).with(settings{"ownership.holder": holder}).write(t, config)
+		urls = append(urls, start(t, nil, program, "run", "--config", config).says(t, `"url":"([^"]+)"`))
+	}
+	s.scrape(t, "pair", urls...)
+	s.await(t, `shardonnay_ownership{state="us"} == 1`)
+	s.await(t, `shardonnay_ownership{state="other"} == 1`)
+	s.await(t, `sum(shardonnay_moves_total{result="landed"}) > 0 and sum(shardonnay_moves_in_flight) == 0 and max(shardonnay_plan_moves) == 0 and min(shardonnay_last_outcome{outcome="balanced"} and on (instance) shardonnay_ownership{state="us"} == 1) == 1`)
+	landed := s.now(t, `sum(shardonnay_moves_total{result="landed"})`)[0].Value
+	want := map[string]float64{"Data nodes": 3, "Copies": 6, "In flight": 0, "Planned": 0}
+	for _, b := range boards(t) {
+		values := s.variables(t, b)
+		for _, panel := range b.Panels {
+			count, known := want[panel.Title]
+			if !known {
+				continue
+			}
+			delete(want, panel.Title)
+			if got := s.now(t, values.fill(panel.Targets[0].Expr, "", "")); len(got) != 1 || float64(got[0].Value) != count {
+				t.Errorf("%s: %v, want %g", panel.Title, got, count)
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no dashboard shows %v", want)
+	}
+	if moved := cluster.Tally().Landed; float64(landed) != float64(moved) {
+		t.Errorf("%v moves are counted, %d have landed in the cluster", landed, moved)
+	}
+	for _, name := range []string{"ShardonnayNotOwner", "ShardonnayTwoOwners"} {
+		if found := s.firing(t, name, ""); len(found) > 0 {
+			t.Errorf("%v", found)
+		}
+	}
+}
+
+// hastyRules is the shipped rule file with every condition having to hold for two seconds only.
+func hastyRules(t *testing.T) string {
+	t.Helper()
+	var file rules
+	readYAML(t, rulesFile, &file)
+	for g := range file.Groups {
+		for r := range file.Groups[g].Rules {
+			if file.Groups[g].Rules[r].Alert != "" {
+				file.Groups[g].Rules[r].For = "2s"
+			}
+		}
+	}
+	content, err := yaml.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// play sets the scene, plants the fault and waits for the alerts.
+func (s *server) play(t *testing.T, about story) {
+	t.Helper()
+	if about.cluster == nil {
+		about.cluster = lopsided
+	}
+	on := &scene{cluster: about.cluster(t), config: filepath.Join(t.TempDir(), "shardonnay.yaml")}
+	served, err := sim.Serve(t.Context(), on.cluster, sim.Options{Speed: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = served.Close() }) // a simulated cluster has nothing to lose
+	hasty(served.URL()).with(about.settings).write(t, on.config)
+	var hear func(string)
+	if slices.Contains(about.fires, "ShardonnayPingPong") {
+		hear = func(line string) {
+			if m, ok := landed(line); ok {
+				_ = on.cluster.Move(m.Index, m.Shard, m.To, m.From) // one that comes too late is made up for by the next
+			}
+		}
+	}
+	on.daemon = start(t, hear, program, "run", "--config", on.config)
+	job := strings.ReplaceAll(filepath.Base(t.Name()), ",", "")
+	s.scrape(t, job, on.daemon.says(t, `"url":"([^"]+)"`))
+	if about.after != "" {
+		s.await(t, fmt.Sprintf(about.after, job))
+	}
+	if about.plant != nil {
+		about.plant(t, on)
+	}
+	for _, name := range about.fires {
+		s.awaitAlert(t, name, job)
+	}
+}
+
+// alert is one that Prometheus evaluates.
+type alert struct {
+	Labels, Annotations map[string]string
+	State               string
+}
+
+// firing are the alerts of a name that fire, of a job where one is given.
+func (s *server) firing(t *testing.T, name, job string) (found []alert) {
+	t.Helper()
+	var data struct{ Alerts []alert }
+	s.ask(t, "alerts", nil, &data)
+	for _, a := range data.Alerts {
+		if a.State == "firing" && a.Labels["alertname"] == name && (job == "" || a.Labels["job"] == job) {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// awaitAlert waits until an alert fires and looks at what it says: every template has to have been filled in.
+func (s *server) awaitAlert(t *testing.T, name, job string) {
+	t.Helper()
+	var found []alert
+	until(t, name+" fires", func() bool {
+		found = s.firing(t, name, job)
+		return len(found) > 0
+	})
+	for _, a := range found {
+		text := a.Annotations["summary"] + ": " + a.Annotations["description"]
+		if strings.Contains(text, "error expanding") || strings.Contains(text, "<no value>") {
+			t.Errorf("%s says %q", name, text)
+		}
+		t.Logf("%s %v: %s", name, a.Labels, text)
+	}
+}
