@@ -17,7 +17,6 @@ import (
 	"github.com/shardonnay/shardonnay/internal/metrics"
 	"github.com/shardonnay/shardonnay/internal/model"
 	"github.com/shardonnay/shardonnay/internal/mover"
-	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
 	"github.com/shardonnay/shardonnay/internal/solver"
 	"github.com/shardonnay/shardonnay/internal/solver/clp"
@@ -139,8 +138,8 @@ func (d *daemon) observeCycle(s *rebalance.Summary) {
 	d.observeLoop()
 	d.metrics.ObserveCycle(string(s.Outcome), took, time.Now(), s.Err)
 	d.metrics.ObserveStop(string(s.Stop()))
-	if owner, known := ownerOf(s); known {
-		d.metrics.ObserveOwnership(owner)
+	if owned := s.Owned(); owned != "" {
+		d.metrics.ObserveOwnership(string(owned))
 	}
 	traffic := d.session.client.Requests()
 	d.metrics.ObserveTraffic(metrics.Traffic(traffic))
@@ -160,29 +159,6 @@ func (d *daemon) observeCycle(s *rebalance.Summary) {
 	if s.Plan != nil {
 		d.metrics.ObservePlan(s.Plan)
 	}
-}
-
-// ownerOf is who moves copies of the cluster after a cycle. A cycle that ended before anybody could tell leaves it open.
-func ownerOf(s *rebalance.Summary) (owner metrics.Owner, known bool) {
-	switch s.Stop() {
-	case mover.OtherHolder:
-		return metrics.OwnedByOther, true
-	case mover.RebalanceChanged, mover.TransientSetting, mover.GivenBack, mover.BrokenRecord:
-		return metrics.OwnedByPerson, true
-	case mover.NotHeld:
-		return metrics.OwnedByServer, true
-	}
-	switch {
-	case s.Snapshot == nil:
-		return "", false
-	case s.Mode == plan.Act:
-		return metrics.OwnedByUs, true
-	}
-	record, err := mover.ParseRecord(s.Snapshot.Settings.Ownership)
-	if err == nil && record != nil && !record.Expired(s.Snapshot.TakenAt) {
-		return metrics.OwnedByOther, true
-	}
-	return metrics.OwnedByServer, true
 }
 
 // serve starts the HTTP interface; nil where none is configured.

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"os/exec"
@@ -16,10 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/config"
-	"github.com/shardonnay/shardonnay/internal/metrics"
-	"github.com/shardonnay/shardonnay/internal/mover"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
 	"github.com/shardonnay/shardonnay/internal/sim"
@@ -150,41 +145,6 @@ func figure(t *testing.T, page, name string) (sum float64) {
 		sum += value
 	}
 	return sum
-}
-
-// TestOwnerOf: what a cycle found out about who moves copies, and what it cannot know.
-func TestOwnerOf(t *testing.T) {
-	now := time.Date(2026, 3, 12, 10, 0, 0, 0, time.UTC)
-	record := func(expires time.Time) map[string]string {
-		text, err := json.Marshal(mover.Record{Holder: "them", Renewed: expires.Add(-time.Minute), Expires: expires, Previous: "all"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return map[string]string{"owner": string(text)}
-	}
-	seen := func(ownership map[string]string) *cluster.Snapshot {
-		return &cluster.Snapshot{TakenAt: now, Settings: cluster.Settings{Ownership: ownership}}
-	}
-	for name, c := range map[string]struct {
-		summary rebalance.Summary
-		want    metrics.Owner // empty: nobody can tell
-	}{
-		"taken over":                   {rebalance.Summary{Mode: plan.Act, Snapshot: seen(nil)}, metrics.OwnedByUs},
-		"another instance":             {rebalance.Summary{Mode: plan.Act, Hold: &mover.Hold{Kind: mover.OtherHolder}}, metrics.OwnedByOther},
-		"a person's setting":           {rebalance.Summary{Mode: plan.Act, Hold: &mover.Hold{Kind: mover.RebalanceChanged}}, metrics.OwnedByPerson},
-		"changed while we moved":       {rebalance.Summary{Mode: plan.Act, Snapshot: seen(nil), Report: &mover.Report{Stop: &mover.Stop{Kind: mover.RebalanceChanged}}}, metrics.OwnedByPerson},
-		"relocations from before":      {rebalance.Summary{Mode: plan.Act, Snapshot: seen(nil), Hold: &mover.Hold{Kind: mover.Settling}}, metrics.OwnedByUs},
-		"a claim that did not hold":    {rebalance.Summary{Mode: plan.Act, Hold: &mover.Hold{Kind: mover.NotHeld}}, metrics.OwnedByServer},
-		"a cluster that is away":       {rebalance.Summary{Mode: plan.Act, Err: errors.New("away")}, ""},
-		"a stop of another kind":       {rebalance.Summary{Mode: plan.Act, Snapshot: seen(nil), Report: &mover.Report{Stop: &mover.Stop{Kind: mover.Storm}}}, metrics.OwnedByUs},
-		"dry-run":                      {rebalance.Summary{Mode: plan.DryRun, Snapshot: seen(nil)}, metrics.OwnedByServer},
-		"dry-run beside one that acts": {rebalance.Summary{Mode: plan.DryRun, Snapshot: seen(record(now.Add(time.Minute)))}, metrics.OwnedByOther},
-		"dry-run after one that died":  {rebalance.Summary{Mode: plan.DryRun, Snapshot: seen(record(now.Add(-time.Hour)))}, metrics.OwnedByServer},
-	} {
-		if got, known := ownerOf(&c.summary); got != c.want || known != (c.want != "") {
-			t.Errorf("%s: %q, %t, want %q", name, got, known, c.want)
-		}
-	}
 }
 
 // TestSimulate plays a scenario with the real daemon in it, in virtual time.

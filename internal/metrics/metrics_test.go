@@ -130,7 +130,7 @@ func afterOneCycle(t *testing.T) (*Metrics, *prometheus.Registry) {
 		CPU: 1500 * time.Millisecond, PeakMemory: 64 << 20,
 	})
 	m.ObservePlan(planOf())
-	m.ObserveOwnership(OwnedByUs)
+	m.ObserveOwnership("us")
 	m.ObserveStop("node_busy")
 	m.ObserveMove(Move{ID: "c0", Bytes: 100})
 	m.ObserveMove(Move{ID: "c0", Bytes: 100, Result: "landed", Took: 40 * time.Second})

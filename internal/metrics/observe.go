@@ -242,7 +242,7 @@ func (m *Metrics) ObservePlan(p *plan.Plan) {
 }
 
 // ObserveOwnership says who moves copies.
-func (m *Metrics) ObserveOwnership(owner Owner) { m.ownership.only(string(owner), owners) }
+func (m *Metrics) ObserveOwnership(owner string) { m.ownership.only(owner, owners) }
 
 // ObserveStop says what kept moves from being asked for; empty where nothing did.
 func (m *Metrics) ObserveStop(reason string) { m.stopCondition.only(reason, reasons) }

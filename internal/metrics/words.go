@@ -15,7 +15,7 @@ var (
 	}
 	stages  = []string{"collect", "model", "solve", "plan", "move"}
 	modes   = []string{string(plan.Observe), string(plan.DryRun), string(plan.Act)}
-	owners  = []string{string(OwnedByUs), string(OwnedByOther), string(OwnedByPerson), string(OwnedByServer)}
+	owners  = []string{"us", "other", "person", "server"}
 	classes = []string{
 		string(cluster.Unavailable), string(cluster.Refused), string(cluster.Incomplete), string(cluster.Infeasible),
 		string(cluster.Stale), string(cluster.Rejected), string(cluster.Invalid), string(cluster.Interrupted), string(cluster.Internal),
@@ -62,17 +62,6 @@ const (
 
 // serverDeciders are those that the model knows too, before those that are its own.
 var serverDeciders = (model.RebalanceOnlyWhenActive - 1).Names()
-
-// Owner says who moves copies of the cluster.
-type Owner string
-
-// The owners.
-const (
-	OwnedByUs     Owner = "us"
-	OwnedByOther  Owner = "other"  // another instance
-	OwnedByPerson Owner = "person" // somebody set the rebalancing setting to something else meanwhile, or gave it back in our stead
-	OwnedByServer Owner = "server" // nobody took it over
-)
 
 // The buckets of histograms: each from what is too small to matter to what is too large to be right.
 var (

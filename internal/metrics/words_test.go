@@ -81,6 +81,7 @@ func TestWordsAreThoseOfTheirPackages(t *testing.T) {
 	}{
 		{"../rebalance", "Outcome", outcomes, nil},
 		{"../rebalance", "Stage", stages, nil},
+		{"../rebalance", "Owned", owners, nil},
 		{"../mover", "State", results, underWay},
 		{"../plan", "Mode", modes, nil},
 		{"../cluster", "Class", classes, nil},

@@ -73,6 +73,7 @@ type Loop struct {
 	Owner     Owner
 	Memory    Memory
 	Settings  func() Settings // asked at the start of every cycle
+	Planned   func(*Summary)  // called when a plan is about to be carried out, which may take long; may be nil
 	Observe   func(*Summary)  // called at the end of every cycle; may be nil
 	Log       *zap.Logger
 
@@ -167,6 +168,21 @@ func (l *Loop) keep(s *Summary) {
 		}
 	}
 	l.latest.Store(&shown)
+}
+
+// show lets readers see a plan while it is carried out, which may take as long as the deadline. The rest of what they see
+// is of the last cycle that ended.
+func (l *Loop) show(s *Summary) {
+	var shown Summary
+	if before := l.latest.Load(); before != nil {
+		shown = *before
+	}
+	shown.Mode, shown.Hold = s.Mode, s.Hold
+	shown.Snapshot, shown.Problem, shown.Result, shown.Plan = s.Snapshot, s.Problem, s.Result, s.Plan
+	l.latest.Store(&shown)
+	if l.Planned != nil {
+		l.Planned(s)
+	}
 }
 
 // steps is the cycle: it fills s and sets its outcome, or returns what ended it.
@@ -302,6 +318,7 @@ func (l *Loop) carry(ctx context.Context, s *Summary, settings Settings) error {
 		ctx, cancel = context.WithTimeout(ctx, settings.Deadline)
 		defer cancel()
 	}
+	l.show(s)
 	started := time.Now()
 	report, err := l.Carrier.Carry(ctx, s.Plan, s.Snapshot)
 	s.Took[Move], s.Report = time.Since(started), &report

@@ -48,6 +48,8 @@ type stageSet struct {
 	collectErr, solveErr, carryErr, acquireErr, releaseErr error
 	report                                                 mover.Report
 
+	carrying func() // called while a plan is carried out
+
 	calls    []string
 	warm     []*solver.Warm // what each solve was started with
 	observed []*Summary
@@ -96,6 +98,9 @@ func (s *stageSet) solve(_ context.Context, p *model.Problem, o solver.Options) 
 
 func (s *stageSet) Carry(_ context.Context, p *plan.Plan, _ *cluster.Snapshot) (mover.Report, error) {
 	s.calls = append(s.calls, "carry")
+	if s.carrying != nil {
+		s.carrying()
+	}
 	return s.report, s.carryErr
 }
 
@@ -240,6 +245,38 @@ func TestLatestSurvivesAHiccup(t *testing.T) {
 	}
 	if l.Ready() == nil {
 		t.Error("ready although the last snapshot was incomplete")
+	}
+}
+
+// TestAPlanIsSeenWhileItIsCarriedOut: that may take a quarter of an hour, and readers want to know what is being done.
+func TestAPlanIsSeenWhileItIsCarriedOut(t *testing.T) {
+	s := newStage(hot)
+	l := s.loop()
+	var planned []*Summary
+	l.Planned = func(summary *Summary) { planned = append(planned, summary) }
+	seen := 0
+	s.carrying = func() {
+		latest := l.Latest()
+		if latest == nil || latest.Plan == nil || len(latest.Plan.Moves) != 1 || latest.Problem == nil || latest.Snapshot == nil {
+			t.Fatalf("while the plan is carried out readers see %+v", latest)
+		}
+		if len(planned) != seen+1 || planned[seen].Plan != latest.Plan {
+			t.Errorf("told of %d plans, not of this one", len(planned))
+		}
+		if ended := seen > 0; (l.Ready() == nil) != ended || (latest.Outcome == Moved) != ended {
+			t.Errorf("cycle %d: ready %v, outcome %q", seen+1, l.Ready(), latest.Outcome)
+		}
+		seen++
+	}
+	first := l.Cycle(t.Context())
+	if got := l.Latest(); got.ID != first.ID || got.Outcome != Moved {
+		t.Errorf("after the cycle readers see %s of %s", got.Outcome, got.ID)
+	}
+	l.Cycle(t.Context())
+	s.text = even // a cycle without moves carries nothing out, and tells of it at its end
+	l.Cycle(t.Context())
+	if seen != 2 || len(planned) != 2 || len(s.observed) != 3 {
+		t.Errorf("%d plans carried out, %d told of, %d cycles", seen, len(planned), len(s.observed))
 	}
 }
 

@@ -74,6 +74,40 @@ type Summary struct {
 	Hold     *mover.Hold // why moving is not ours to do; nil where it is, or was not asked for
 }
 
+// Owned says who moves copies of the cluster.
+type Owned string
+
+// Whose rebalancing can be.
+const (
+	OwnedByUs     Owned = "us"
+	OwnedByOther  Owned = "other"  // another instance
+	OwnedByPerson Owned = "person" // somebody set the rebalancing setting to something else meanwhile, or gave it back in our stead
+	OwnedByServer Owned = "server" // nobody took it over
+)
+
+// Owned is who moves copies after the cycle; empty for one that ended before anybody could tell.
+func (s *Summary) Owned() Owned {
+	switch s.Stop() {
+	case mover.OtherHolder:
+		return OwnedByOther
+	case mover.RebalanceChanged, mover.TransientSetting, mover.GivenBack, mover.BrokenRecord:
+		return OwnedByPerson
+	case mover.NotHeld:
+		return OwnedByServer
+	}
+	switch {
+	case s.Snapshot == nil:
+		return ""
+	case s.Mode == plan.Act:
+		return OwnedByUs
+	}
+	record, err := mover.ParseRecord(s.Snapshot.Settings.Ownership)
+	if err == nil && record != nil && !record.Expired(s.Snapshot.TakenAt) {
+		return OwnedByOther
+	}
+	return OwnedByServer
+}
+
 // Stop names the condition that kept moves from being asked for, or why they are not ours to ask for; empty where nothing
 // of the kind was found.
 func (s *Summary) Stop() mover.StopKind {

@@ -6,7 +6,9 @@ import (
 	"time"
 )
 
-// Latest is the summary of the last finished cycle, nil before the first. It is shared: read only.
+// Latest is the summary of the last cycle that ended; snapshot, problem, result and plan are those of the one under way
+// once it carries them out. Before the first plan it is nil, before the first end its outcome is empty. It is shared: read
+// only.
 func (l *Loop) Latest() *Summary { return l.latest.Load() }
 
 // Pause keeps further cycles from moving; what is in flight goes on.
@@ -36,7 +38,7 @@ func (l *Loop) Alive(now time.Time) error {
 func (l *Loop) Ready() error {
 	s := l.latest.Load()
 	switch {
-	case s == nil:
+	case s == nil, s.Outcome == "":
 		return errors.New("no cycle has ended yet")
 	case s.Outcome == SnapshotIncomplete, s.Outcome == Failed, s.Outcome == NotOwner:
 		return fmt.Errorf("the last cycle ended as %s: %s", s.Outcome, s.Reason)
