@@ -38,6 +38,7 @@ var arrows = map[string][]string{
 	"internal/rebalance":         {"internal/cluster", "internal/model", "internal/mover", "internal/plan", "internal/solver"},
 	"internal/config":            {"internal/cluster", "internal/es", "internal/model", "internal/plan"},
 	"internal/metrics":           {"internal/cluster", "internal/model", "internal/plan"},
+	"internal/history":           {"internal/cluster", "internal/model", "internal/mover", "internal/plan"},
 	"internal/httpapi":           {"internal/cluster", "internal/model", "internal/plan", "internal/rebalance"},
 	"internal/doctor":            {"internal/cluster", "internal/es", "internal/mover"},
 	"internal/sim":               {"internal/cluster"},
