@@ -47,7 +47,7 @@ demo: build ## Watch a simulated cluster's heat even out (about a minute)
 
 .PHONY: check
 check: deps-build ## What CI checks before testing: format, lint, tidy, generated files
-	@$(MAKE) check-lint check-tidy check-generated
+	@$(MAKE) check-lint check-tidy check-generated check-page
 
 $(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI_VERSION), once: some minutes"
@@ -72,6 +72,25 @@ check-generated:
 	@before=$$(git status --porcelain; git diff); go generate ./...; go -C $(DASHBOARDS) generate ./...; after=$$(git status --porcelain; git diff); \
 	if [ "$$before" != "$$after" ]; then git --no-pager diff --stat; echo "generated files were out of date; they are right now: commit them" >&2; exit 1; fi
 	@echo "generated files are current"
+
+# The page is built by tools of Node.js and committed; building the daemon needs none of them. See docs/decisions/0020.
+.PHONY: page
+page: page-tools ## Build the page from web/ into internal/page/files (needs npm)
+	cd web && npm run --silent check && npm run --silent build
+
+.PHONY: page-tools
+page-tools:
+	cd web && npm ci --ignore-scripts --no-audit --no-fund --silent
+
+.PHONY: check-page
+check-page:
+	@if ! command -v npm >/dev/null; then \
+		echo "check-page: THE COMMITTED PAGE IS NOT CHECKED: there is no npm here to build it with" >&2; exit 0; fi; \
+	$(MAKE) page-tools; cd web; npm run --silent check; \
+	built=$$(mktemp -d); trap 'rm -rf "$$built"' EXIT; node build.js "$$built"; \
+	if ! diff -rq "$$built" ../internal/page/files; then \
+		echo "internal/page/files is not what web/ builds into: run make page and commit it" >&2; exit 1; fi; \
+	echo "the committed page is current"
 
 .PHONY: fix
 fix: $(GOLANGCI) ## Format, apply what the linters can mend, regenerate
@@ -129,4 +148,4 @@ bench-code: ## Run the benchmarks of the code
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf bin .tools
+	rm -rf bin .tools web/node_modules

@@ -39,7 +39,8 @@ var arrows = map[string][]string{
 	"internal/config":            {"internal/cluster", "internal/es", "internal/model", "internal/plan"},
 	"internal/metrics":           {"internal/cluster", "internal/model", "internal/plan"},
 	"internal/history":           {"internal/cluster", "internal/model", "internal/mover", "internal/plan"},
-	"internal/httpapi":           {"internal/cluster", "internal/model", "internal/plan", "internal/rebalance"},
+	"internal/page":              {},
+	"internal/httpapi":           {"internal/cluster", "internal/history", "internal/model", "internal/page", "internal/plan", "internal/rebalance", "internal/version"},
 	"internal/doctor":            {"internal/cluster", "internal/es", "internal/mover"},
 	"internal/sim":               {"internal/cluster"},
 }

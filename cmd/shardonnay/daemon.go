@@ -13,6 +13,7 @@ import (
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/collector"
 	"github.com/shardonnay/shardonnay/internal/config"
+	"github.com/shardonnay/shardonnay/internal/history"
 	"github.com/shardonnay/shardonnay/internal/httpapi"
 	"github.com/shardonnay/shardonnay/internal/metrics"
 	"github.com/shardonnay/shardonnay/internal/model"
@@ -30,8 +31,10 @@ type daemon struct {
 	mover    *mover.Mover
 	metrics  *metrics.Metrics
 	registry *prometheus.Registry
+	history  *history.History
 	session  *session
 	log      *zap.Logger
+	started  time.Time
 }
 
 // solveInWorker solves in a process of this same program, so that a crash or a hang inside the native library costs one
@@ -44,10 +47,12 @@ func solveInWorker(ctx context.Context, p *model.Problem, o solver.Options) (*so
 	return worker.Solve(ctx, program, p, o)
 }
 
-// newDaemon assembles the daemon for a session. current is asked at the start of every cycle; clock is nil for the wall's.
-func newDaemon(s *session, current func() *config.Config, log *zap.Logger, clock mover.Clock) (*daemon, error) {
+// newDaemon assembles the daemon for a session. current is asked at the start of every cycle; past is what it remembers for
+// the page; clock is nil for the wall's.
+func newDaemon(s *session, current func() *config.Config, past *history.History, log *zap.Logger, clock mover.Clock) (*daemon, error) {
 	c := current()
-	d := &daemon{registry: prometheus.NewRegistry(), session: s, log: log}
+	past.Of(s.identity.UUID)
+	d := &daemon{registry: prometheus.NewRegistry(), history: past, session: s, log: log, started: time.Now()}
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	d.metrics = metrics.New(d.registry)
 	d.metrics.ObserveBuild(version.Number(), version.Commit(), version.Go(), clp.Version())
@@ -76,6 +81,7 @@ func newDaemon(s *session, current func() *config.Config, log *zap.Logger, clock
 		Collector: collect, Solve: solveInWorker, Owner: own, Memory: ledger,
 		Carrier:  d.mover,
 		Settings: func() rebalance.Settings { return loopSettings(current()) },
+		Planned:  d.observePlan,
 		Observe:  d.observeCycle,
 		Log:      log,
 	}
@@ -103,6 +109,7 @@ func solverOptions(c *config.Solver) solver.Options {
 
 // observeMove logs and shows the start and the end of a move.
 func (d *daemon) observeMove(e mover.Event) {
+	d.history.ObserveMove(e, time.Now())
 	fields := []zap.Field{
 		zap.String("index", e.Move.Index), zap.Int("shard", e.Move.Shard), zap.Bool("primary", e.Move.Primary),
 		zap.String("from", e.Move.From.Name), zap.String("to", e.Move.To.Name), zap.Int64("bytes", e.Move.Bytes),
@@ -127,6 +134,11 @@ func (d *daemon) observeMove(e mover.Event) {
 func (d *daemon) observeLoop() {
 	settings := d.loop.Settings()
 	d.metrics.ObserveLoop(string(settings.Mode), d.loop.Paused(), settings.Overdue())
+}
+
+// observePlan remembers what a plan was made from.
+func (d *daemon) observePlan(s *rebalance.Summary) {
+	d.history.ObservePlan(s.ID, s.Started, s.Snapshot, s.Problem, s.Plan)
 }
 
 // observeCycle shows what a cycle did.
@@ -158,7 +170,9 @@ func (d *daemon) observeCycle(s *rebalance.Summary) {
 	}
 	if s.Plan != nil {
 		d.metrics.ObservePlan(s.Plan)
+		d.observePlan(s)
 	}
+	d.history.ObserveCycle(s.ID, s.Started, string(s.Outcome))
 }
 
 // serve starts the HTTP interface; nil where none is configured.
@@ -168,8 +182,11 @@ func (d *daemon) serve(current func() *config.Config) (*httpapi.Server, error) {
 		return nil, nil
 	}
 	handler := promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
-	return httpapi.Listen(c.HTTP.Listen, httpapi.Handler(d.loop, func() httpapi.Options {
+	return httpapi.Listen(c.HTTP.Listen, httpapi.Handler(d.loop, d.history, func() httpapi.Options {
 		now := current()
-		return httpapi.Options{Metrics: handler, Debug: now.HTTP.Debug, Token: string(now.HTTP.Token)}
+		return httpapi.Options{
+			Metrics: handler, Debug: now.HTTP.Debug, Token: string(now.HTTP.Token),
+			Cluster: d.session.identity, Mode: now.Mode, Interval: now.Cycle.Interval, Started: d.started,
+		}
 	}))
 }

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/shardonnay/shardonnay/internal/config"
+	"github.com/shardonnay/shardonnay/internal/history"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
 	"github.com/shardonnay/shardonnay/internal/sim"
@@ -37,7 +38,7 @@ func TestDaemonAtWork(t *testing.T) {
 	}
 	defer s.close()
 	current := func() *config.Config { return &c }
-	d, err := newDaemon(s, current, zap.NewNop(), nil)
+	d, err := newDaemon(s, current, history.New(), zap.NewNop(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/config"
+	"github.com/shardonnay/shardonnay/internal/history"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
 	"github.com/shardonnay/shardonnay/internal/sim"
@@ -33,8 +35,8 @@ func newDemo() *cobra.Command {
 		Example: "  shardonnay demo\n  shardonnay demo --seed 7 --stay",
 	}
 	seed := cmd.Flags().Uint64("seed", 1, "`number` that the simulated cluster grows from")
-	limit := cmd.Flags().Duration("time-limit", 50*time.Second, "stop after this `time`")
-	stay := cmd.Flags().Bool("stay", false, "keep the metrics being served until interrupted")
+	limit := cmd.Flags().Duration("time-limit", 50*time.Second, "sum up after this `time` at the latest")
+	stay := cmd.Flags().Bool("stay", false, "let the daemon go on, and serve its page and metrics, until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runDemo(cmd.Context(), cmd.OutOrStdout(), *seed, *limit, *stay)
 	}
@@ -69,7 +71,8 @@ type demonstration struct {
 
 func runDemo(ctx context.Context, out io.Writer, seed uint64, limit time.Duration, stay bool) (err error) {
 	virtual := sim.Demo(seed)
-	server, err := sim.Serve(ctx, virtual, sim.Options{Speed: demoSpeed})
+	// The cluster outlives an interruption by as long as giving rebalancing back takes.
+	server, err := sim.Serve(context.WithoutCancel(ctx), virtual, sim.Options{Speed: demoSpeed})
 	if err != nil {
 		return &cluster.Error{Class: cluster.Internal, Op: "start the simulated cluster", Err: err}
 	}
@@ -81,7 +84,7 @@ func runDemo(ctx context.Context, out io.Writer, seed uint64, limit time.Duratio
 	}
 	defer s.close()
 	current := func() *config.Config { return &c }
-	d, err := newDaemon(s, current, zap.NewNop(), nil)
+	d, err := newDaemon(s, current, history.New(), zap.NewNop(), nil)
 	if err != nil {
 		return err
 	}
@@ -93,12 +96,18 @@ func runDemo(ctx context.Context, out io.Writer, seed uint64, limit time.Duratio
 
 	show := &demonstration{cluster: virtual, loop: d.loop, out: out, live: isTerminal(os.Stdout), started: time.Now()}
 	before := virtual.Balance("search")
-	fmt.Fprintf(out, "A simulated %s at %s: %d nodes, %d copies, placed level in counts as the server does it.\nMetrics at %s/metrics\n\n",
-		s.identity.Product, server.URL(), len(virtual.Loads()), virtual.Counts().Started, api.URL())
-	run, stop := context.WithTimeout(ctx, limit)
+	fmt.Fprintf(out, "A simulated %s at %s: %d nodes, %d copies, placed level in counts as the server does it.\nPage at %s\nMetrics at %s/metrics\n\n",
+		s.identity.Product, server.URL(), len(virtual.Loads()), virtual.Counts().Started, api.URL(), api.URL())
+	run, stop := context.WithCancel(ctx)
+	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- d.loop.Run(run) }()
-	show.watch(run, stop)
+	show.watch(ctx, limit)
+	if stay && ctx.Err() == nil {
+		err := show.summary(before, api.URL(), true)
+		fmt.Fprintf(out, "The daemon goes on. Serving the page at %s until interrupted.\n", api.URL())
+		return errors.Join(err, <-ended)
+	}
 	stop()
 	if err := <-ended; err != nil {
 		return err
@@ -106,16 +115,13 @@ func runDemo(ctx context.Context, out io.Writer, seed uint64, limit time.Duratio
 	if ctx.Err() != nil {
 		return &cluster.Error{Class: cluster.Interrupted, Op: "demo", Err: context.Cause(ctx)}
 	}
-	err = show.summary(before, api.URL())
-	if stay {
-		fmt.Fprintf(out, "Serving %s/metrics until interrupted.\n", api.URL())
-		<-ctx.Done()
-	}
-	return err
+	return show.summary(before, api.URL(), false)
 }
 
-// watch shows the heat until the daemon has found nothing worth moving, or ctx ends.
-func (d *demonstration) watch(ctx context.Context, stop func()) {
+// watch shows the heat until the daemon has found nothing worth moving, the limit is reached, or ctx ends.
+func (d *demonstration) watch(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()
 	var last string
@@ -125,7 +131,6 @@ func (d *demonstration) watch(ctx context.Context, stop func()) {
 		if latest != nil {
 			last = latest.ID
 			if latest.Outcome == rebalance.Balanced && latest.Snapshot.Samples > 1 {
-				stop()
 				return
 			}
 		}
@@ -143,7 +148,7 @@ func (d *demonstration) draw(latest *rebalance.Summary, fresh bool) {
 	line := fmt.Sprintf("%4.0f s  search peak/mean %.2f  hottest %-4s %s  moved %d copies, %s; %d under way", time.Since(d.started).Seconds(), balance.PeakToMean,
 		balance.Hottest, bar(balance.PeakToMean, 24), tally.Landed, bytesText(float64(tally.BytesMoved)), counts.Relocating)
 	state := "starting"
-	if latest != nil {
+	if latest != nil && latest.Outcome != "" {
 		state = string(latest.Outcome)
 		if latest.Reason != "" {
 			state += ": " + latest.Reason
@@ -217,8 +222,9 @@ func bytesText(bytes float64) string {
 // demoGoal is the peak to mean of search load at which the demo counts as even.
 const demoGoal = 1.10
 
-// summary prints the figures before and after; the error says which of them is not as it should be.
-func (d *demonstration) summary(before sim.Balance, url string) error {
+// summary prints the figures before and after, at the end or while the daemon goes on; the error says which of them is not
+// as it should be.
+func (d *demonstration) summary(before sim.Balance, url string, goesOn bool) error {
 	after, counts, tally := d.cluster.Balance("search"), d.cluster.Counts(), d.cluster.Tally()
 	setting := d.cluster.Setting("cluster.routing.rebalance.enable")
 	record := d.cluster.Setting("cluster.metadata.shardonnay.owner")
@@ -230,11 +236,14 @@ func (d *demonstration) summary(before sim.Balance, url string) error {
 	fmt.Fprintf(d.out, "moved              %d copies, %s, in %.0f s; refused %d, failed %d\n", tally.Landed, bytesText(float64(tally.BytesMoved)),
 		time.Since(d.started).Seconds(), tally.Refused, tally.Failed)
 	fmt.Fprintf(d.out, "copies             %d started, %d relocating, %d unassigned\n", counts.Started, counts.Relocating, counts.Unassigned)
-	given := "given back: cluster.routing.rebalance.enable is " + setting
-	if record != "" || setting != "all" {
-		given = "NOT given back: " + setting + " " + record
+	givenBack := record == "" && setting == "all"
+	ownership := "given back: cluster.routing.rebalance.enable is " + setting
+	if goesOn {
+		ownership = "given back when the daemon ends"
+	} else if !givenBack {
+		ownership = "NOT given back: " + setting + " " + record
 	}
-	fmt.Fprintf(d.out, "ownership          %s\nmetrics            %s/metrics\n", given, url)
+	fmt.Fprintf(d.out, "ownership          %s\nmetrics            %s/metrics\n", ownership, url)
 	var wrong []string
 	expect := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -244,7 +253,7 @@ func (d *demonstration) summary(before sim.Balance, url string) error {
 	expect(after.PeakToMean <= demoGoal, "search peak/mean is %.2f, not at most %.2f", after.PeakToMean, demoGoal)
 	expect(tally.Refused == 0, "%d moves were refused", tally.Refused)
 	expect(counts.Unassigned == 0, "%d copies are unassigned", counts.Unassigned)
-	expect(record == "" && setting == "all", "rebalancing was not given back")
+	expect(goesOn || givenBack, "rebalancing was not given back")
 	if len(wrong) > 0 {
 		return &cluster.Error{Class: cluster.Rejected, Op: "demo", Err: fmt.Errorf("%s", strings.Join(wrong, "; "))}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/config"
+	"github.com/shardonnay/shardonnay/internal/history"
 	"github.com/shardonnay/shardonnay/internal/plan"
 )
 
@@ -45,6 +46,7 @@ type service struct {
 	cmd     *cobra.Command
 	path    string // of the configuration file; empty without one
 	current atomic.Pointer[config.Config]
+	history *history.History // outlives the daemons of this process
 	level   zap.AtomicLevel
 	log     *zap.Logger
 }
@@ -54,7 +56,7 @@ func runDaemon(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s := &service{cmd: cmd, path: cmd.Flag("config").Value.String()}
+	s := &service{cmd: cmd, path: cmd.Flag("config").Value.String(), history: history.New()}
 	s.log, s.level = newLog(first.Log)
 	defer func() { _ = s.log.Sync() }() // a terminal cannot be synced, and says so
 	s.current.Store(&first)
@@ -83,7 +85,7 @@ func (s *service) term(ctx context.Context) (err error) {
 	}
 	defer link.close()
 	s.log.Info("connected", zap.String("cluster", link.identity.Name), zap.String("product", link.identity.Product.String()), zap.String("mode", string(c.Mode)))
-	d, err := newDaemon(link, s.current.Load, s.log, nil)
+	d, err := newDaemon(link, s.current.Load, s.history, s.log, nil)
 	if err != nil {
 		return err
 	}

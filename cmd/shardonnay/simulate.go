@@ -12,6 +12,7 @@ import (
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/config"
+	"github.com/shardonnay/shardonnay/internal/history"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/sim"
 )
@@ -85,7 +86,7 @@ func startSimulated(ctx context.Context, c config.Config, virtual *sim.Cluster, 
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDaemon(s, func() *config.Config { return &c }, log, virtual)
+	d, err := newDaemon(s, func() *config.Config { return &c }, history.New(), log, virtual)
 	if err != nil {
 		s.close()
 		return nil, err

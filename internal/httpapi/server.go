@@ -6,12 +6,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/klauspost/compress/gzhttp"
+	"github.com/klauspost/compress/gzip"
+
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/history"
 	"github.com/shardonnay/shardonnay/internal/model"
+	"github.com/shardonnay/shardonnay/internal/page"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
 )
@@ -24,6 +33,8 @@ type Daemon interface {
 	Ready() error
 	// Latest is the summary of the last cycle, nil before the first.
 	Latest() *rebalance.Summary
+	// Paused tells whether moving is paused.
+	Paused() bool
 	// Pause and Resume stop and restart moving; both may be called twice.
 	Pause()
 	Resume()
@@ -34,16 +45,44 @@ type Options struct {
 	Metrics http.Handler
 	Debug   bool   // serve the snapshot and the problem
 	Token   string // bearer token for pause and resume; empty turns them off
+
+	// What the status says beside what the loop knows.
+	Cluster  cluster.Identity
+	Mode     rebalance.Mode
+	Interval time.Duration // between cycles
+	Started  time.Time     // the daemon
 }
 
 // Handler serves the daemon's HTTP interface.
-func Handler(daemon Daemon, o func() Options) http.Handler {
+func Handler(daemon Daemon, past *history.History, o func() Options) http.Handler {
 	mux := http.NewServeMux()
+	servePage(mux)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { o().Metrics.ServeHTTP(w, r) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { status(w, daemon.Alive(time.Now())) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { status(w, daemon.Ready()) })
 	mux.HandleFunc("GET /api/v1/plan", func(w http.ResponseWriter, _ *http.Request) {
 		document(w, daemon.Latest(), func(s *rebalance.Summary) (*plan.Plan, bool) { return s.Plan, s.Plan != nil })
+	})
+	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		options := o()
+		writeJSON(w, http.StatusOK, statusOf(daemon, past, &options, time.Now()))
+	})
+	mux.HandleFunc("GET /api/v1/history", func(w http.ResponseWriter, r *http.Request) {
+		since, ok := number(w, r, "since")
+		if !ok {
+			return
+		}
+		dimension, known := r.URL.Query().Get("dimension"), past.Dimensions()
+		if dimension != "" && len(known) > 0 && !slices.Contains(known, dimension) {
+			problem(w, http.StatusBadRequest, fmt.Sprintf("there is no dimension %q; there are %s", dimension, strings.Join(known, ", ")))
+			return
+		}
+		writeJSON(w, http.StatusOK, past.Heat(dimension, time.UnixMilli(int64(since))))
+	})
+	mux.HandleFunc("GET /api/v1/moves", func(w http.ResponseWriter, r *http.Request) {
+		if after, ok := number(w, r, "after"); ok {
+			writeJSON(w, http.StatusOK, past.Moves(after))
+		}
 	})
 	debug := func(show http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -77,11 +116,54 @@ func Handler(daemon Daemon, o func() Options) http.Handler {
 	}
 	mux.HandleFunc("POST /api/v1/pause", guarded(daemon.Pause, "paused"))
 	mux.HandleFunc("POST /api/v1/resume", guarded(daemon.Resume, "resumed"))
-	return securityHeaders(mux)
+	return securityHeaders(compressed(mux))
 }
+
+// compressed answers in gzip to those who can read that: quickly, since a day of history is megabytes, and what a better
+// compression would save on the way it costs before.
+func compressed(next http.Handler) http.Handler {
+	wrap, err := gzhttp.NewWrapper(gzhttp.CompressionLevel(gzip.BestSpeed))
+	if err != nil {
+		panic("httpapi: the level is one of gzip's: " + err.Error())
+	}
+	return wrap(next)
+}
+
+// servePage serves the page at / and its files beside it.
+func servePage(mux *http.ServeMux) {
+	files := page.Files()
+	serve := http.FileServerFS(files)
+	names, err := fs.Glob(files, "*")
+	if err != nil || len(names) == 0 {
+		panic("httpapi: the page was built without its files")
+	}
+	mux.Handle("GET /{$}", serve)
+	for _, name := range names {
+		mux.Handle("GET /"+name, serve)
+	}
+}
+
+// number reads a parameter of the query, 0 where it is not given; where it is no number it answers for us.
+func number(w http.ResponseWriter, r *http.Request, name string) (uint64, bool) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return 0, true
+	}
+	value, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		problem(w, http.StatusBadRequest, fmt.Sprintf("%s is %q; it has to be a number", name, text))
+	}
+	return value, err == nil
+}
+
+// policy lets the page load and ask nothing but this server, run nothing inline, and be framed by nobody.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 func securityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", policy)
+		w.Header().Set("Referrer-Policy", "no-referrer")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)

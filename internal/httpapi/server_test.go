@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/history"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
 )
@@ -21,6 +22,8 @@ type fakeDaemon struct {
 	paused       bool
 }
 
+func (f *fakeDaemon) Paused() bool { return f.paused }
+
 func (f *fakeDaemon) Alive(time.Time) error      { return f.alive }
 func (f *fakeDaemon) Ready() error               { return f.ready }
 func (f *fakeDaemon) Latest() *rebalance.Summary { return f.latest }
@@ -30,7 +33,7 @@ func (f *fakeDaemon) Resume()                    { f.paused = false }
 func TestHandler(t *testing.T) {
 	daemon := &fakeDaemon{}
 	options := Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "metrics") })}
-	server, err := Listen("127.0.0.1:0", Handler(daemon, func() Options { return options }))
+	server, err := Listen("127.0.0.1:0", Handler(daemon, history.New(), func() Options { return options }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +81,12 @@ func TestHandler(t *testing.T) {
 	expect("POST", "/api/v1/pause", "anything", 404, "http.token_file")
 	expect("GET", "/api/v1/pause", "", 405, "")
 	expect("GET", "/nothing", "", 404, "")
+	expect("GET", "/", "", 200, "<title>Shardonnay</title>")
+	expect("GET", "/page.js", "", 200, "uPlot")
+	expect("GET", "/api/v1/history", "", 200, `"time":[]`)
+	expect("GET", "/api/v1/history?since=yesterday", "", 400, "since is")
+	expect("GET", "/api/v1/moves", "", 200, `"moves":[]`)
+	expect("GET", "/api/v1/moves?after=-1", "", 400, "after is")
 	options.Debug, options.Token = true, "secret"
 	expect("GET", "/api/v1/snapshot", "", 200, "912")
 	expect("GET", "/api/v1/problem", "", 503, "no cycle")
