@@ -120,10 +120,16 @@ test-unit: deps-build ## Run the tests that need no real cluster, with the race 
 	go test -race -timeout 20m -skip '$(REAL)' $(CONCURRENT)
 	go test -timeout 20m -skip '$(REAL)' $(SEQUENTIAL)
 	cd $(DASHBOARDS) && go vet ./... && go test ./...
+	@$(MAKE) test-page
+
+.PHONY: test-page
+test-page: ## Look at the page in a headless Chromium; screenshots go to artifacts/
+	@mkdir -p artifacts
+	go test -count=1 -timeout 10m -artifacts -outputdir $(CURDIR)/artifacts ./test/page
 
 .PHONY: test-real
 test-real: ## Run the tests against the five real products, those aside that measure load
-	go test -p 1 -count=1 -timeout 25m -skip '$(HEAT)' $$(go list ./test/... | grep -v '/observability$$')
+	go test -p 1 -count=1 -timeout 25m -skip '$(HEAT)' $$(go list ./test/... | grep -vE '/(observability|page)$$')
 	go test -p 1 -count=1 -timeout 15m -run '$(REAL)' ./internal/collector ./internal/sim
 
 .PHONY: test-alerts
@@ -148,4 +154,4 @@ bench-code: ## Run the benchmarks of the code
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf bin .tools web/node_modules
+	rm -rf bin .tools artifacts web/node_modules

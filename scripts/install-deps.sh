@@ -5,8 +5,8 @@
 #   scripts/install-deps.sh [build] [test]     default: both
 #
 # build: a C compiler, pkg-config, CLP's development files.
-# test:  a JDK of 17 or newer and Maven for the real clusters, Prometheus. A JDK of 21 or newer, which OpenSearch 3 and
-#        Elasticsearch 9 need, is only looked for: this Debian may not have one.
+# test:  a JDK of 17 or newer and Maven for the real clusters, Prometheus, Chromium for the page. A JDK of 21 or newer, which
+#        OpenSearch 3 and Elasticsearch 9 need, is only looked for: this Debian may not have one.
 set -euo pipefail
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
@@ -62,6 +62,7 @@ for group in "$@"; do
       jdk_at_least 17 || packages+=(openjdk-17-jdk-headless)
       has mvn || packages+=(maven)
       { has prometheus && has promtool; } || packages+=(prometheus)
+      has chromium || packages+=(chromium fonts-liberation)
       ;;
     *)
       say "unknown group $group; known are: build test"
