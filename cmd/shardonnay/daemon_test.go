@@ -104,6 +104,13 @@ func checkPages(t *testing.T, url string) {
 	if p, err := plan.Read(strings.NewReader(get("/api/v1/plan"))); err != nil || p.Cluster.Name == "" {
 		t.Errorf("/api/v1/plan: %v", err)
 	}
+	for path, want := range map[string]string{
+		"/": "<title>Shardonnay</title>", "/api/v1/status": `"outcome":"balanced"`, "/api/v1/history": `"moved"`, "/api/v1/moves": `"state":"landed"`,
+	} {
+		if body := get(path); !strings.Contains(body, want) {
+			t.Errorf("%s does not have %s", path, want)
+		}
+	}
 	page := get("/metrics")
 	for _, series := range []string{
 		`shardonnay_cycles_total{outcome="moved"}`, `shardonnay_node_load_ratio{dimension="search",node="n1"}`, `shardonnay_ownership{state="us"} 1`,
