@@ -48,11 +48,11 @@ function shownSpan(): { min: number; max: number } {
   return zoomed ?? heat.whole();
 }
 
-function series(): Series {
-  let found = held.get(dimension);
+function series(name = dimension): Series {
+  let found = held.get(name);
   if (!found) {
-    found = new Series(dimension);
-    held.set(dimension, found);
+    found = new Series(name);
+    held.set(name, found);
   }
   return found;
 }
@@ -105,23 +105,32 @@ function forgetDaemon(before: Status, now: Status): void {
   }
 }
 
-async function askHistory(): Promise<void> {
-  const { since } = series();
-  const asked = dimension;
+// askHistory asks for what is new of a dimension, once at a time.
+const asking = new Map<string, Promise<void>>();
+function askHistory(name = dimension): Promise<void> {
+  let asked = asking.get(name);
+  if (!asked) {
+    asked = readHistory(name).finally(() => asking.delete(name));
+    asking.set(name, asked);
+  }
+  return asked;
+}
+
+async function readHistory(name: string): Promise<void> {
+  const { since } = series(name);
   let answer: Heat;
   try {
-    answer = await get<Heat>(`history?dimension=${encodeURIComponent(asked)}&since=${since}`);
+    answer = await get<Heat>(`history?dimension=${encodeURIComponent(name)}&since=${since}`);
   } catch (error) {
-    if (!(error instanceof Refusal) || asked === "") throw error;
-    dimension = ""; // the daemon was configured not to measure it any more
+    if (!(error instanceof Refusal) || name === "") throw error;
+    held.delete(name); // the daemon was configured not to measure it any more
+    if (name !== dimension) return;
+    dimension = "";
     return askHistory();
   }
-  if (asked !== dimension) return; // another was chosen meanwhile
-  if (asked === "" && answer.dimension !== "") {
-    dimension = answer.dimension;
-  }
-  series().take(answer, since);
-  drawHistory();
+  if (dimension === "") dimension = answer.dimension;
+  series(answer.dimension).take(answer, since);
+  if (answer.dimension === dimension) drawHistory();
 }
 
 async function askMoves(): Promise<void> {
@@ -180,11 +189,17 @@ function drawDimensions(dimensions: string[]): void {
       ...dimensions.map((name) => {
         const button = el("button", { type: "button" }, name);
         button.addEventListener("click", () => choose(name));
+        for (const near of ["pointerenter", "focus"]) button.addEventListener(near, () => prepare(name));
         return button;
       }),
     );
   }
   for (const button of group.children) button.setAttribute("aria-pressed", String(button.textContent === dimension));
+}
+
+// prepare asks for a dimension that may be chosen next.
+function prepare(name: string): void {
+  if (series(name).since === 0) askHistory(name).catch(() => held.delete(name)); // choosing it tries again, and says what is wrong
 }
 
 function choose(name: string): void {
