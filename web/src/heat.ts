@@ -85,7 +85,7 @@ export class HeatMap {
     });
   }
 
-  // rowPixels is how high a row would like to be; the whole stays within what a screen shows at a glance.
+  // height gives every row some room, within what a screen shows at a glance.
   private height(): number {
     const rows = this.rows.length || 12;
     return Math.round(Math.min(Math.max(15 * rows, 220), Math.max(360, Math.min(620, 0.66 * innerHeight)))) + 30;
@@ -117,7 +117,8 @@ export class HeatMap {
 
   setOrder(order: Order): void {
     this.order = order;
-    this.zoom.y = null;
+    this.zoom.y = null; // other nodes stand there now
+    this.reset.hidden = !this.zoom.x;
     this.arrange();
   }
 
