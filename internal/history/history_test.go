@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/cluster/clustertest"
 	"github.com/shardonnay/shardonnay/internal/model"
+	"github.com/shardonnay/shardonnay/internal/mover"
 	"github.com/shardonnay/shardonnay/internal/plan"
 )
 
@@ -254,4 +256,48 @@ func TestMemory(t *testing.T) {
 	} else {
 		t.Logf("7500 nodes: %d samples, %.1f MiB", samples, mebibytes)
 	}
+}
+
+// TestReadersAndTheDaemon: whoever reads while the daemon goes on sees whole samples, in order, each as it was observed.
+func TestReadersAndTheDaemon(t *testing.T) {
+	h := New()
+	h.mostSamples = 20
+	var daemon, readers sync.WaitGroup
+	done := make(chan struct{})
+	daemon.Go(func() {
+		for i := range 300 {
+			names := []string{"n1", "n2", fmt.Sprint("n3-", i/10)} // nodes come and go
+			s, p := problem(names, func(n, _ int) float64 { return float64(n + 1) })
+			cycle, at := fmt.Sprint("c", i), noon.Add(time.Duration(i)*time.Second)
+			h.ObservePlan(cycle, at, s, p, &plan.Plan{})
+			h.ObserveMove(mover.Event{Move: move("x", 1), State: mover.Landed, Elapsed: time.Second}, at)
+			h.ObserveCycle(cycle, at, "moved")
+		}
+		close(done)
+	})
+	for range 2 {
+		readers.Go(func() {
+			for ended := false; !ended; {
+				select {
+				case <-done:
+					ended = true // and look once more
+				default:
+				}
+				heat := h.Heat("", time.Time{})
+				if !slices.IsSorted(heat.Time) || len(heat.Load) != 2*len(heat.Time)*len(heat.Nodes) {
+					t.Errorf("%d samples, %d nodes, %d bytes", len(heat.Time), len(heat.Nodes), len(heat.Load))
+				}
+				for sample := range heat.Time {
+					if got := row(heat, sample); !strings.HasPrefix(got, "node-n1=0.50 node-n2=1.00 node-n3-") || !strings.HasSuffix(got, "=1.50") {
+						t.Errorf("sample %d: %s", sample, got)
+					}
+				}
+				h.Moves(0)
+				h.InFlight()
+				h.Changes()
+			}
+		})
+	}
+	daemon.Wait()
+	readers.Wait()
 }
