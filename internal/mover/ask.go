@@ -277,6 +277,14 @@ func (c *carrying) request(ctx context.Context, batch []*flight) (asked bool, st
 		c.giveUp("the ledger cannot be written", Skipped)
 		return false, nil, err
 	}
+	if !c.fresh() {
+		// We were held up, stopped perhaps: another may act by now.
+		c.turnedDown(batch)
+		return false, &Stop{
+			Kind: MasterBusy, Text: "between looking at who owns rebalancing and asking for moves went more time than is safe",
+			Cure: "It goes on once the cluster and this machine answer faster",
+		}, nil
+	}
 	outcomes, err := c.m.api.Reroute(ctx, c.m.identity.Product, moves)
 	switch {
 	case err == nil:

@@ -208,6 +208,9 @@ func (c *carrying) confirm(ctx context.Context) (es.RawSettings, error) {
 	return c.m.own.Confirm(ctx)
 }
 
+// fresh tells whether confirm needs no repeating before a request.
+func (c *carrying) fresh() bool { return c.m.own == nil || c.m.own.fresh() }
+
 // keepOwnership renews our record while moves are only watched. That it fails is found out before the next request.
 func (c *carrying) keepOwnership(ctx context.Context) {
 	if c.m.own != nil && c.m.own.renewalDue(c.m.clock.Now()) {

@@ -65,6 +65,11 @@ func (c *carrying) look(ctx context.Context, full bool) (*look, error) {
 	if l.routing, err = c.m.api.Routing(ctx); err != nil {
 		return nil, err
 	}
+	if full && !c.fresh() { // the reading took its time
+		if _, err := c.confirm(ctx); err != nil {
+			return nil, err
+		}
+	}
 	l.groups = make(map[shardKey][]*es.RoutingCopy, len(l.routing.Copies))
 	for i := range l.routing.Copies {
 		k := &l.routing.Copies[i]

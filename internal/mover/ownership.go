@@ -26,7 +26,8 @@ type Record struct {
 	Session  string    `json:"session"` // of the holder's process
 	Renewed  time.Time `json:"renewed"`
 	Expires  time.Time `json:"expires"`
-	Previous string    `json:"previous"` // persistent value of cluster.routing.rebalance.enable before, "unset" for none
+	Previous string    `json:"previous"`           // persistent value of cluster.routing.rebalance.enable before, "unset" for none
+	Election string    `json:"election,omitempty"` // that made the holder it; empty where it stood alone
 }
 
 // ParseRecord finds the record among the settings below cluster.metadata.shardonnay (cluster.Settings.Ownership); nil
@@ -69,6 +70,11 @@ type Lease struct {
 	Renew  time.Duration // how often it is renewed; 0 is a third of Length
 	Settle time.Duration // from a claim to reading it back: longer than a write can take
 	Clock  Clock         // nil for the wall's
+
+	// Election is the one that we have won; empty where we stand alone. It has ended the time of whoever won it before, so
+	// that we take over a record of the same election without waiting until it expires. Ownership is asked for then only
+	// while we lead.
+	Election string
 }
 
 // Hold is the error of an ownership that is not ours to act on: errors.As.
@@ -89,9 +95,11 @@ type Ownership struct {
 	session string
 	clock   Clock
 
-	held    *Record // as we last wrote it; nil while we hold nothing
-	tidy    bool    // what moved before us has landed and left no wishes
-	evicted *Hold   // somebody took it from us in a way that is not ours to undo
+	held      *Record   // as we last wrote it; nil while we hold nothing
+	claimed   *Record   // may stand in the cluster: it was sent and not read back yet
+	confirmed time.Time // when the read began that last showed our record
+	tidy      bool      // what moved before us has landed and left no wishes
+	evicted   *Hold     // somebody took it from us in a way that is not ours to undo
 }
 
 // NewOwnership makes one; it sends nothing.
@@ -131,7 +139,13 @@ func (o *Ownership) claim(ctx context.Context) error {
 	case hold != nil:
 		return hold
 	case record != nil && record.Holder != o.lease.Holder && !record.Expired(o.clock.Now()):
-		return heldBy(record)
+		if o.lease.Election == "" || record.Election != o.lease.Election {
+			return heldBy(record)
+		}
+		// The one elected before us. Its ownership goes on with us, and so does a hold that a person put on it.
+		if err := o.changed(raw); err != nil {
+			return err
+		}
 	}
 	value := persistentRebalance(raw)
 	previous := value
@@ -147,10 +161,11 @@ func (o *Ownership) claim(ctx context.Context) error {
 	if err := o.clock.Sleep(ctx, o.lease.Settle); err != nil {
 		return &cluster.Error{Class: cluster.Interrupted, Op: "take rebalancing over", Err: err}
 	}
-	raw, record, hold, err = readOwnership(ctx, o.api)
-	switch {
-	case err != nil:
+	if raw, record, hold, err = readOwnership(ctx, o.api); err != nil {
 		return err
+	}
+	o.claimed = nil
+	switch {
 	case hold != nil:
 		o.held = nil
 		return hold
@@ -165,10 +180,15 @@ func (o *Ownership) claim(ctx context.Context) error {
 // write stores our record, renewed now, and with it the setting that makes rebalancing ours where take is set.
 func (o *Ownership) write(ctx context.Context, previous string, take bool) error {
 	now := o.clock.Now().UTC().Truncate(time.Millisecond)
-	record := &Record{Holder: o.lease.Holder, Session: o.session, Renewed: now, Expires: now.Add(o.lease.Length), Previous: previous}
+	record := &Record{
+		Holder: o.lease.Holder, Session: o.session, Renewed: now, Expires: now.Add(o.lease.Length), Previous: previous, Election: o.lease.Election,
+	}
 	settings := map[string]any{ownerKey: record.text()}
 	if take {
 		settings[rebalanceKey] = "none"
+	}
+	if take {
+		o.claimed = record
 	}
 	if err := o.api.PutSettings(ctx, settings); err != nil {
 		return err
@@ -183,6 +203,7 @@ func (o *Ownership) Confirm(ctx context.Context) (es.RawSettings, error) {
 	if o.held == nil {
 		return es.RawSettings{}, &Hold{Kind: NotHeld, Text: "rebalancing is not ours", Cure: "It is taken over at the start of the next cycle"}
 	}
+	began := o.clock.Now()
 	raw, record, hold, err := readOwnership(ctx, o.api)
 	switch now := o.clock.Now(); {
 	case err != nil:
@@ -214,12 +235,21 @@ func (o *Ownership) Confirm(ctx context.Context) (es.RawSettings, error) {
 	if err := o.changed(raw); err != nil {
 		return raw, err
 	}
-	if o.renewalDue(o.clock.Now()) {
+	o.confirmed = began
+	if o.renewalDue(o.clock.Now()) && o.fresh() { // a late one would replace the record of a successor that acts by now
 		if err := o.write(ctx, record.Previous, false); err != nil && o.clock.Now().After(record.Expires.Add(-o.lease.Renew)) {
 			return raw, err // until then the next try may do
 		}
 	}
 	return raw, nil
+}
+
+// fresh tells whether what Confirm has seen still stands by itself. A record that is not replaced before it expires has
+// another Renew to go after a Confirm, longer than a look at the cluster takes. One that an election may replace at any
+// time stands for Settle at least, since so long its successor waits before it acts; half of that is ours, the other half
+// for a request to arrive.
+func (o *Ownership) fresh() bool {
+	return o.lease.Election == "" || o.clock.Now().Sub(o.confirmed) <= o.lease.Settle/2
 }
 
 func (o *Ownership) renewalDue(now time.Time) bool {

@@ -210,6 +210,30 @@ func TestAcquireHolds(t *testing.T) {
 	}
 }
 
+// Told to end while the claim settles, or its answer is lost: it is given back all the same.
+func TestAClaimBrokenOffIsGivenBack(t *testing.T) {
+	for _, lost := range []error{nil, &cluster.Error{Class: cluster.Unavailable, Op: "put", Err: errors.New("connection reset")}} {
+		synctest.Test(t, func(t *testing.T) {
+			f, _ := newFake(t, fourNodes)
+			f.persistent[rebalanceKey] = "primaries"
+			o := f.owner("n")
+			o.api = &slowPut{fake: f, delay: time.Second, lost: lost}
+			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+			defer cancel()
+			if err := o.Acquire(ctx); err == nil {
+				t.Error("acquired")
+			}
+			if got := f.rebalance(); got != "none n before primaries" {
+				t.Errorf("claimed: %s", got)
+			}
+			o.api = f
+			if r, err := o.Release(t.Context(), nil); err != nil || f.rebalance() != "primaries nobody" {
+				t.Errorf("%+v, %v: %s", r, err, f.rebalance())
+			}
+		})
+	}
+}
+
 // Two instances start in the same moment: at no time do both believe to be the holder, and one is.
 func TestTwoInstancesContend(t *testing.T) {
 	for delay := range 5 {
@@ -248,11 +272,15 @@ func TestTwoInstancesContend(t *testing.T) {
 type slowPut struct {
 	*fake
 	delay time.Duration
+	lost  error // in place of the answer
 }
 
 func (s *slowPut) PutSettings(ctx context.Context, settings map[string]any) error {
 	pass(s.delay)
-	return s.fake.PutSettings(ctx, settings)
+	if err := s.fake.PutSettings(ctx, settings); err != nil {
+		return err
+	}
+	return s.lost
 }
 
 // Two processes with one holder name: the younger gets it, the elder stops for good and says why.

@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -35,8 +36,8 @@ type Return struct {
 // snapshot, to foretell what the server's own balancer will do then; nil for no forecast. Where rebalancing is not ours it
 // does nothing.
 func (o *Ownership) Release(ctx context.Context, s *cluster.Snapshot) (Released, error) {
-	held := o.held
-	o.held, o.tidy = nil, false
+	held := cmp.Or(o.held, o.claimed)
+	o.held, o.claimed, o.tidy = nil, nil, false
 	if held == nil {
 		return Released{Returns: []Return{}, Text: "rebalancing was not ours"}, nil
 	}
