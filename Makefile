@@ -27,7 +27,7 @@ DASHBOARDS := deploy/grafana
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: deps
 deps: ## Install what building and testing need and this machine lacks
@@ -139,6 +139,14 @@ test-alerts: ## Run the dashboards and alerts against a real Prometheus that scr
 .PHONY: test-heat
 test-heat: ## Watch the heat of the five real products even out, with the machine to itself
 	go test -count=1 -timeout 20m -run '$(HEAT)' ./test/e2e
+
+# Modules of their own, for what they build beside the tests. Vet would look through all of that as well.
+ALONE := go mod tidy -diff && go test -vet=off -count=1 -timeout 20m -v ./...
+
+.PHONY: image-check
+image-check: ## Carry out the Dockerfile in a folder, run the image without privileges or a place to write, lint it
+	@scripts/install-deps.sh image
+	cd test/image && $(ALONE)
 
 .PHONY: results
 results: build ## Measure on the real clusters for longer and write the table of docs/results.md

@@ -2,11 +2,12 @@
 # Installs what building or testing Shardonnay needs and this machine lacks, from Debian's packages; says what it
 # installs, and nothing where nothing is missing.
 #
-#   scripts/install-deps.sh [build] [test]     default: both
+#   scripts/install-deps.sh [build] [test] [image]     default: build test
 #
 # build: a C compiler, pkg-config, CLP's development files.
 # test:  a JDK of 17 or newer and Maven for the real clusters, Prometheus, Chromium for the page. A JDK of 21 or newer, which
 #        OpenSearch 3 and Elasticsearch 9 need, is only looked for: this Debian may not have one.
+# image: debootstrap, for the folder that the image is built in where there is no container engine.
 set -euo pipefail
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
@@ -64,8 +65,11 @@ for group in "$@"; do
       { has prometheus && has promtool; } || packages+=(prometheus)
       has chromium || packages+=(chromium fonts-liberation)
       ;;
+    image)
+      has debootstrap || packages+=(debootstrap)
+      ;;
     *)
-      say "unknown group $group; known are: build test"
+      say "unknown group $group; known are: build test image"
       exit 2
       ;;
   esac

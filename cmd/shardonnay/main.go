@@ -66,7 +66,7 @@ func newRoot() *cobra.Command {
 	})
 	root.AddCommand(
 		newRun(), newPlan(), newApply(), newCapture(), newSolve(), newSimulate(), newDemo(), newBench(), newDoctor(), newRelease(),
-		newVersion(), newMan(), newWorker(),
+		newHealth(), newVersion(), newMan(), newWorker(),
 	)
 	for _, command := range root.Commands() {
 		wrapUsage(command)
