@@ -43,6 +43,7 @@ var arrows = map[string][]string{
 	"internal/httpapi":           {"internal/cluster", "internal/history", "internal/model", "internal/page", "internal/plan", "internal/rebalance", "internal/version"},
 	"internal/doctor":            {"internal/cluster", "internal/es", "internal/mover"},
 	"internal/sim":               {"internal/cluster"},
+	"internal/election":          {"internal/cluster", "internal/version"},
 }
 
 // bans are imports that only some packages may have, with the reason.
@@ -55,6 +56,7 @@ var bans = []struct {
 	{"github.com/spf13/viper", "configuration is typed and checked from here on", only("internal/config")},
 	{"github.com/opensearch-project/opensearch-go", "its retries must not reach a write", only("internal/es")},
 	{"github.com/prometheus/client_golang", "names and labels are in one place", only("internal/metrics", "cmd/shardonnay")},
+	{"k8s.io", "it is large, and who leads is all that Kubernetes is asked", only("internal/election")},
 	{"github.com/spf13/cobra", "commands are a matter of cmd", only("cmd/shardonnay")},
 	{"go.uber.org/zap", "those who decide report in what they return", only("internal/rebalance", "cmd/shardonnay")},
 	{"os", "values in, values out", notPure},

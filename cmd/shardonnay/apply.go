@@ -85,7 +85,7 @@ func applyPlan(cmd *cobra.Command, c *config.Config, p *plan.Plan, yes bool, out
 	if err != nil {
 		return err
 	}
-	own := mover.NewOwnership(s.client, s.identity.Product, lease(&c.Ownership))
+	own := mover.NewOwnership(s.client, s.identity.Product, lease(&c.Ownership, ""))
 	if err := own.Acquire(ctx); err != nil {
 		return held(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"time"
 
@@ -27,14 +28,32 @@ import (
 
 // daemon is the loop with everything around it.
 type daemon struct {
-	loop     *rebalance.Loop
-	mover    *mover.Mover
+	series
+	loop    *rebalance.Loop
+	mover   *mover.Mover
+	history *history.History
+	session *session
+	log     *zap.Logger
+	started time.Time
+}
+
+// series are the metrics of a daemon, and the registry that they are scraped from.
+type series struct {
 	metrics  *metrics.Metrics
 	registry *prometheus.Registry
-	history  *history.History
-	session  *session
-	log      *zap.Logger
-	started  time.Time
+}
+
+func newSeries() series {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s := series{metrics.New(registry), registry}
+	s.metrics.ObserveBuild(version.Number(), version.Commit(), version.Go(), clp.Version())
+	s.metrics.ObserveReload(time.Now(), nil)
+	return s
+}
+
+func (s series) handler() http.Handler {
+	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
 // solveInWorker solves in a process of this same program, so that a crash or a hang inside the native library costs one
@@ -48,16 +67,12 @@ func solveInWorker(ctx context.Context, p *model.Problem, o solver.Options) (*so
 }
 
 // newDaemon assembles the daemon for a session. current is asked at the start of every cycle; past is what it remembers for
-// the page; clock is nil for the wall's.
-func newDaemon(s *session, current func() *config.Config, past *history.History, log *zap.Logger, clock mover.Clock) (*daemon, error) {
+// the page; election is the one that made this instance the leader, empty where it stands alone; clock is nil for the wall's.
+func newDaemon(s *session, current func() *config.Config, past *history.History, election string, log *zap.Logger, clock mover.Clock) (*daemon, error) {
 	c := current()
 	past.Of(s.identity.UUID)
-	d := &daemon{registry: prometheus.NewRegistry(), history: past, session: s, log: log, started: time.Now()}
-	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	d.metrics = metrics.New(d.registry)
-	d.metrics.ObserveBuild(version.Number(), version.Commit(), version.Go(), clp.Version())
+	d := &daemon{series: newSeries(), history: past, session: s, log: log, started: time.Now()}
 	d.metrics.ObserveCluster(s.identity)
-	d.metrics.ObserveReload(time.Now(), nil)
 	options := collectorOptions(c)
 	if clock != nil {
 		options.Now = clock.Now
@@ -73,7 +88,7 @@ func newDaemon(s *session, current func() *config.Config, past *history.History,
 	if warning != "" {
 		log.Warn(warning)
 	}
-	held, limits := lease(&c.Ownership), moverConfig(c)
+	held, limits := lease(&c.Ownership, election), moverConfig(c)
 	held.Clock, limits.Clock = clock, clock
 	own := mover.NewOwnership(s.client, s.identity.Product, held)
 	d.mover = mover.New(s.client, s.identity, limits, ledger, own, d.observeMove)
@@ -175,18 +190,31 @@ func (d *daemon) observeCycle(s *rebalance.Summary) {
 	d.history.ObserveCycle(s.ID, s.Started, string(s.Outcome))
 }
 
+// about is what the HTTP interface says beside what the loop knows.
+type about struct {
+	series
+	cluster cluster.Identity // empty while there is no connection
+	started time.Time
+}
+
+func (d *daemon) about() about { return about{d.series, d.session.identity, d.started} }
+
 // serve starts the HTTP interface; nil where none is configured.
 func (d *daemon) serve(current func() *config.Config) (*httpapi.Server, error) {
+	return serveHTTP(current, d.loop, d.history, d.about)
+}
+
+// serveHTTP starts an HTTP interface that shows what it is given; nil where none is configured.
+func serveHTTP(current func() *config.Config, shown httpapi.Daemon, past *history.History, now func() about) (*httpapi.Server, error) {
 	c := current()
 	if c.HTTP.Listen == "" {
 		return nil, nil
 	}
-	handler := promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
-	return httpapi.Listen(c.HTTP.Listen, httpapi.Handler(d.loop, d.history, func() httpapi.Options {
-		now := current()
+	return httpapi.Listen(c.HTTP.Listen, httpapi.Handler(shown, past, func() httpapi.Options {
+		c, is := current(), now()
 		return httpapi.Options{
-			Metrics: handler, Debug: now.HTTP.Debug, Token: string(now.HTTP.Token),
-			Cluster: d.session.identity, Mode: now.Mode, Interval: now.Cycle.Interval, Started: d.started,
+			Metrics: is.handler(), Debug: c.HTTP.Debug, Token: string(c.HTTP.Token),
+			Cluster: is.cluster, Mode: c.Mode, Interval: c.Cycle.Interval, Started: is.started,
 		}
 	}))
 }

@@ -38,7 +38,7 @@ func TestDaemonAtWork(t *testing.T) {
 	}
 	defer s.close()
 	current := func() *config.Config { return &c }
-	d, err := newDaemon(s, current, history.New(), zap.NewNop(), nil)
+	d, err := newDaemon(s, current, history.New(), "", zap.NewNop(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

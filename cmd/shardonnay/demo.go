@@ -84,7 +84,7 @@ func runDemo(ctx context.Context, out io.Writer, seed uint64, limit time.Duratio
 	}
 	defer s.close()
 	current := func() *config.Config { return &c }
-	d, err := newDaemon(s, current, history.New(), zap.NewNop(), nil)
+	d, err := newDaemon(s, current, history.New(), "", zap.NewNop(), nil)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func startSimulated(ctx context.Context, c config.Config, virtual *sim.Cluster, 
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDaemon(s, func() *config.Config { return &c }, history.New(), log, virtual)
+	d, err := newDaemon(s, func() *config.Config { return &c }, history.New(), "", log, virtual)
 	if err != nil {
 		s.close()
 		return nil, err

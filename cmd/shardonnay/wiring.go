@@ -5,6 +5,7 @@ import (
 
 	"github.com/shardonnay/shardonnay/internal/collector"
 	"github.com/shardonnay/shardonnay/internal/config"
+	"github.com/shardonnay/shardonnay/internal/election"
 	"github.com/shardonnay/shardonnay/internal/mover"
 )
 
@@ -20,14 +21,22 @@ func collectorOptions(c *config.Config) collector.Options {
 	return o
 }
 
-// lease is how long the ownership record holds.
-func lease(c *config.Ownership) mover.Lease {
-	return mover.Lease{Holder: c.Holder, Length: c.Lease, Renew: c.Renew, Settle: claimSettle}
+// lease is how long the ownership record holds, and the election that we have won; empty where we stand alone.
+func lease(c *config.Ownership, election string) mover.Lease {
+	return mover.Lease{Holder: c.Holder, Length: c.Lease, Renew: c.Renew, Settle: claimSettle, Election: election}
+}
+
+// candidacy is which election to stand for, and as whom.
+func candidacy(c *config.Config) election.Config {
+	return election.Config{
+		Lease: c.Election.Lease, Namespace: c.Election.Namespace, Kubeconfig: c.Election.Kubeconfig, Identity: c.Ownership.Holder,
+	}
 }
 
 const (
 	// claimSettle is how long a claim to ownership waits before it is read back: longer than a settings update takes on a
-	// master with a full queue of ordinary work. With two claims a lease apart it only delays the first start.
+	// master with a full queue of ordinary work. With two claims a lease apart it only delays the first start; after an
+	// election it is also the time in which whoever was elected before finds out (docs/decisions/0018).
 	claimSettle = 2 * time.Second
 	// pollMoves is the time between two looks at moves under way. A relocation of an empty shard takes half a second.
 	pollMoves = time.Second

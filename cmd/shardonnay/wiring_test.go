@@ -28,7 +28,7 @@ var readElsewhere = map[string]string{
 // A key that nothing reads would be obeyed by nobody, without a word.
 func TestEveryKeyHasAnEffect(t *testing.T) {
 	wired := func(c *config.Config) string {
-		return fmt.Sprintf("%#v %#v %#v %#v %#v", collectorOptions(c), moverConfig(c), lease(&c.Ownership), c.Policy(), c.Connection.Client())
+		return fmt.Sprintf("%#v %#v %#v %#v %#v %#v", collectorOptions(c), moverConfig(c), lease(&c.Ownership, "an election"), candidacy(c), c.Policy(), c.Connection.Client())
 	}
 	def := config.Default()
 	tried := 0

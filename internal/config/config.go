@@ -21,6 +21,7 @@ type Config struct {
 	Limits     Limits     `key:"limits"`
 	Stop       Stop       `key:"stop"`
 	Ownership  Ownership  `key:"ownership"`
+	Election   Election   `key:"election"`
 	Solver     Solver     `key:"solver"`
 	State      State      `key:"state"`
 	HTTP       HTTP       `key:"http"`
@@ -134,6 +135,13 @@ type Ownership struct {
 	Holder string        `key:"holder"` // never empty once loaded
 	Lease  time.Duration `key:"lease"`  // after which a record that nobody renewed is void
 	Renew  time.Duration `key:"renew"`  // how often it is renewed
+}
+
+// Election is the Kubernetes Lease that says which of several instances runs cycles.
+type Election struct {
+	Lease      string `key:"lease"`      // its name; empty for an instance that stands alone
+	Namespace  string `key:"namespace"`  // empty for the pod's own, or that of the kubeconfig
+	Kubeconfig string `key:"kubeconfig"` // path; empty inside a pod
 }
 
 // Solver bounds the search.

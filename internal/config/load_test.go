@@ -107,7 +107,10 @@ func TestEveryKeyCanBeSetByEnvironmentAlone(t *testing.T) {
 		"log.level": "debug", "log.format": "json", "connection.aws.service": "aoss", "balance.write_factor": "3",
 	}
 	// These exclude others of the above; the tests of faults and secrets set them.
-	excluded := map[string]bool{"connection.api_key_file": true, "connection.ca_file": true, "connection.aws.region": true}
+	excluded := map[string]bool{
+		"connection.api_key_file": true, "connection.ca_file": true, "connection.aws.region": true,
+		"election.lease": true, "election.namespace": true, "election.kubeconfig": true,
+	}
 	for _, k := range keys {
 		value, given := values[k.name]
 		if !given {
@@ -136,6 +139,17 @@ func TestEveryKeyCanBeSetByEnvironmentAlone(t *testing.T) {
 		if !excluded[k.name] && cmp.Equal(def.at(k).Interface(), got.at(k).Interface()) {
 			t.Errorf("%s=%s was not taken", envName(k.name), os.Getenv(envName(k.name)))
 		}
+	}
+}
+
+func TestElectionByEnvironment(t *testing.T) {
+	kubeconfig := write(t, "x")
+	t.Setenv("SHARDONNAY_ELECTION_LEASE", "shardonnay")
+	t.Setenv("SHARDONNAY_ELECTION_NAMESPACE", "search")
+	t.Setenv("SHARDONNAY_ELECTION_KUBECONFIG", kubeconfig)
+	got, err := Load("", nil)
+	if want := (Election{"shardonnay", "search", kubeconfig}); err != nil || got.Election != want {
+		t.Errorf("%+v, %v", got.Election, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,8 @@ func (l *loader) validate(c *Config) {
 			duration(c.Ownership.Renew), duration(c.Ownership.Lease))
 	}
 
+	l.validateElection(c)
+
 	l.between("solver.time_limit", c.Solver.TimeLimit, 100*time.Millisecond, time.Hour)
 	if c.Solver.TimeLimit > c.Cycle.TimeLimit {
 		l.fault("solver.time_limit", "%s is longer than the cycle has (cycle.time_limit, %s); make it shorter",
@@ -128,6 +131,32 @@ func (l *loader) validateConnection(c *Connection) {
 	}
 	if c.Username != "" || c.PasswordFile != "" || c.APIKeyFile != "" {
 		l.fault("connection.aws.region", "signed requests carry no other credentials; leave out username, password and API key")
+	}
+}
+
+// kubernetesName is what the API server takes as a name: small letters, digits, dashes and dots.
+var kubernetesName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+
+func (l *loader) validateElection(c *Config) {
+	for _, named := range []struct{ key, name string }{
+		{"election.lease", c.Election.Lease}, {"election.namespace", c.Election.Namespace},
+	} {
+		if named.name != "" && !kubernetesName.MatchString(named.name) {
+			l.fault(named.key, "%q is no name in Kubernetes; use small letters, digits and dashes", named.name)
+		}
+	}
+	if c.Election.Lease != "" {
+		if c.Ownership.Holder != defaultHolder() {
+			l.fault("ownership.holder", "%q would be the name of every instance, and each be elected; leave it out beside election.lease", c.Ownership.Holder)
+		}
+		return
+	}
+	for _, given := range []struct{ key, value string }{
+		{"election.namespace", c.Election.Namespace}, {"election.kubeconfig", c.Election.Kubeconfig},
+	} {
+		if given.value != "" {
+			l.fault(given.key, "given without election.lease; name the Lease, or leave both out")
+		}
 	}
 }
 
@@ -231,6 +260,7 @@ func (l *loader) readSecrets(c *Config) {
 		{"connection.ca_file", connection.CAFile},
 		{"connection.client_cert_file", connection.ClientCertFile},
 		{"connection.client_key_file", connection.ClientKeyFile},
+		{"election.kubeconfig", c.Election.Kubeconfig},
 	} {
 		if file.path == "" {
 			continue

@@ -29,8 +29,9 @@ import (
 type Daemon interface {
 	// Alive is nil while the loop ticks, else what is wrong with it.
 	Alive(now time.Time) error
-	// Ready is nil when the last snapshot was complete and ownership is as configured, else what is missing.
-	Ready() error
+	// Ready says in a word or two that the last snapshot was complete and ownership is as configured, or that all is well
+	// and another instance leads; the error is what is missing.
+	Ready() (string, error)
 	// Latest is the summary of the last cycle, nil before the first.
 	Latest() *rebalance.Summary
 	// Paused tells whether moving is paused.
@@ -58,8 +59,11 @@ func Handler(daemon Daemon, past *history.History, o func() Options) http.Handle
 	mux := http.NewServeMux()
 	servePage(mux)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { o().Metrics.ServeHTTP(w, r) })
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { status(w, daemon.Alive(time.Now())) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { status(w, daemon.Ready()) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { status(w, "ok", daemon.Alive(time.Now())) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ready, err := daemon.Ready()
+		status(w, ready, err)
+	})
 	mux.HandleFunc("GET /api/v1/plan", func(w http.ResponseWriter, _ *http.Request) {
 		document(w, daemon.Latest(), func(s *rebalance.Summary) (*plan.Plan, bool) { return s.Plan, s.Plan != nil })
 	})
@@ -170,12 +174,12 @@ func securityHeaders(next http.Handler) http.Handler {
 	})
 }
 
-func status(w http.ResponseWriter, err error) {
+func status(w http.ResponseWriter, well string, err error) {
 	if err != nil {
 		problem(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	writeJSON(w, http.StatusOK, map[string]string{"status": well})
 }
 
 // document writes the part of the latest summary that pick chooses, where there is one.

@@ -18,6 +18,7 @@ import (
 // fakeDaemon stands for the loop.
 type fakeDaemon struct {
 	alive, ready error
+	waits        string
 	latest       *rebalance.Summary
 	paused       bool
 }
@@ -25,7 +26,7 @@ type fakeDaemon struct {
 func (f *fakeDaemon) Paused() bool { return f.paused }
 
 func (f *fakeDaemon) Alive(time.Time) error      { return f.alive }
-func (f *fakeDaemon) Ready() error               { return f.ready }
+func (f *fakeDaemon) Ready() (string, error)     { return f.waits, f.ready }
 func (f *fakeDaemon) Latest() *rebalance.Summary { return f.latest }
 func (f *fakeDaemon) Pause()                     { f.paused = true }
 func (f *fakeDaemon) Resume()                    { f.paused = false }
@@ -69,6 +70,8 @@ func TestHandler(t *testing.T) {
 	}
 	expect("GET", "/metrics", "", 200, "metrics")
 	expect("GET", "/healthz", "", 200, "ok")
+	daemon.waits = "waiting: another leads"
+	expect("GET", "/readyz", "", 200, "waiting: another leads")
 	daemon.alive, daemon.ready = errors.New("no cycle for 5m"), errors.New("the last snapshot was incomplete")
 	expect("GET", "/healthz", "", 503, "no cycle for 5m")
 	expect("GET", "/readyz", "", 503, "incomplete")

@@ -84,8 +84,10 @@ func statusOf(daemon Daemon, past *history.History, o *Options, now time.Time) S
 			Distribution: o.Cluster.Product.Distribution, Version: o.Cluster.Product.Version.String(),
 		},
 		Mode: o.Mode, IntervalS: o.Interval.Seconds(), Paused: daemon.Paused(), MayPause: o.Token != "",
-		Alive: textOf(daemon.Alive(now)), Ready: textOf(daemon.Ready()),
+		Alive: textOf(daemon.Alive(now)),
 	}
+	_, missing := daemon.Ready()
+	s.Ready = textOf(missing)
 	s.InFlight.Moves, s.InFlight.Bytes = past.InFlight()
 	s.Changes.Samples, s.Changes.Moves = past.Changes()
 	latest := daemon.Latest()

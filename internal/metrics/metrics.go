@@ -15,6 +15,7 @@ type Metrics struct {
 
 	build, searchCluster      *gauges
 	mode, paused, overdue     *gauges
+	leader                    *gauges
 	cycles, errors            *prometheus.CounterVec
 	lastOutcome, lastCycle    *gauges
 	stageSeconds              *prometheus.HistogramVec
@@ -66,6 +67,7 @@ func (m *Metrics) makeLoop() {
 		label{name: "cluster_name"}, label{name: "cluster_uuid"}, label{name: "distribution"}, label{name: "version"})
 	m.mode = b.gauge("mode", "1 for the mode at work, 0 for the others.", label{"mode", modes})
 	m.paused = b.gauge("paused", "1 while moving is paused by POST /api/v1/pause, else 0.")
+	m.leader = b.gauge("leader", "1 while this instance leads by the Lease of election.lease, 0 while it waits for another; no series where none is configured.")
 	m.overdue = b.gauge("cycle_overdue_seconds",
 		"How long after a cycle's end without another one the loop counts as hanging: three intervals and the limits of its steps. /healthz fails then.")
 	m.cycles = b.counter("cycles_total",

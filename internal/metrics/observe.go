@@ -298,3 +298,12 @@ func (m *Metrics) ended(move Move) {
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// ObserveLeader says whether this instance leads, where several stand for election.
+func (m *Metrics) ObserveLeader(leads bool) {
+	v := 0.0
+	if leads {
+		v = 1
+	}
+	m.leader.set(v)
+}

@@ -83,14 +83,19 @@ type Loop struct {
 
 	// Touched by the cycle only, and there is one at a time.
 	warm  *solver.Warm
-	owned bool
+	asked bool // rebalancing was asked for: a claim may stand in the cluster, even one that was broken off
+	owned bool // it is ours, as far as the last cycle has seen
 }
 
 // releaseTimeout bounds handing rebalancing back at the end: two short requests. Kubernetes gives a pod 30 s to end.
 const releaseTimeout = 10 * time.Second
 
-// Run runs cycles until ctx is done, then gives rebalancing back. What is in flight then is left to the cluster. The
-// error is that of giving back: the cluster is not tidy then.
+// ErrDeposed is the cause of a context that ends because another instance is to lead: what is ours, the record in the
+// cluster and what is in flight, is for that one to take over, and nothing is written to the cluster any more.
+var ErrDeposed = errors.New("another instance is to lead")
+
+// Run runs cycles until ctx is done, then gives rebalancing back, unless the cause is ErrDeposed. What is in flight then
+// is left to the cluster. The error is that of giving back: the cluster is not tidy then.
 func (l *Loop) Run(ctx context.Context) error {
 	for {
 		l.beat.Store(time.Now().UnixNano())
@@ -102,6 +107,10 @@ func (l *Loop) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
+			if errors.Is(context.Cause(ctx), ErrDeposed) {
+				l.asked, l.owned = false, false
+				return nil
+			}
 			return l.GiveBack(context.WithoutCancel(ctx))
 		case <-timer.C:
 		}
@@ -110,7 +119,7 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // GiveBack releases rebalancing where it is ours. Run does so when it ends; call it only when no cycle runs.
 func (l *Loop) GiveBack(ctx context.Context) error {
-	if !l.owned {
+	if !l.asked {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
@@ -124,7 +133,10 @@ func (l *Loop) GiveBack(ctx context.Context) error {
 		l.Log.Error("rebalancing could not be given back; run shardonnay release", zap.Error(err))
 		return err
 	}
-	l.owned = false
+	was := l.owned || released.Restored
+	if l.asked, l.owned = false, false; !was {
+		return nil
+	}
 	returns := make([]string, 0, len(released.Returns))
 	for _, r := range released.Returns {
 		returns = append(returns, fmt.Sprintf("%s/%d", r.Index, r.Shard))
@@ -221,6 +233,7 @@ func (l *Loop) takeOver(ctx context.Context, mode Mode) (*mover.Hold, error) {
 	if mode != plan.Act {
 		return nil, l.GiveBack(ctx)
 	}
+	l.asked = true
 	err := l.Owner.Acquire(ctx)
 	if hold, ok := errors.AsType[*mover.Hold](err); ok {
 		return hold, nil

@@ -3,6 +3,7 @@ package rebalance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -48,7 +49,8 @@ type stageSet struct {
 	collectErr, solveErr, carryErr, acquireErr, releaseErr error
 	report                                                 mover.Report
 
-	carrying func() // called while a plan is carried out
+	carrying  func() // called while a plan is carried out; may be nil
+	onCollect func() // may be nil
 
 	calls    []string
 	warm     []*solver.Warm // what each solve was started with
@@ -73,6 +75,9 @@ func (s *stageSet) loop() *Loop {
 
 func (s *stageSet) Collect(context.Context) (*cluster.Snapshot, error) {
 	s.calls = append(s.calls, "collect")
+	if s.onCollect != nil {
+		s.onCollect()
+	}
 	if s.collectErr != nil {
 		return nil, s.collectErr
 	}
@@ -230,20 +235,24 @@ func TestModeChange(t *testing.T) {
 func TestLatestSurvivesAHiccup(t *testing.T) {
 	s := newStage(hot)
 	l := s.loop()
-	if l.Latest() != nil || l.Ready() == nil {
+	ready := func() bool {
+		_, err := l.Ready()
+		return err == nil
+	}
+	if l.Latest() != nil || ready() {
 		t.Error("there is something before the first cycle")
 	}
 	l.Cycle(t.Context())
 	made := l.Latest().Plan
-	if made == nil || l.Ready() != nil {
-		t.Fatalf("plan %v, ready %v", made, l.Ready())
+	if made == nil || !ready() {
+		t.Fatalf("plan %v, ready %t", made, ready())
 	}
 	s.collectErr = &cluster.Error{Class: cluster.Incomplete, Op: "collect", Err: errors.New("gap")}
 	l.Cycle(t.Context())
 	if l.Latest().Outcome != SnapshotIncomplete || l.Latest().Plan != made {
 		t.Error("the last plan is gone")
 	}
-	if l.Ready() == nil {
+	if ready() {
 		t.Error("ready although the last snapshot was incomplete")
 	}
 }
@@ -263,8 +272,9 @@ func TestAPlanIsSeenWhileItIsCarriedOut(t *testing.T) {
 		if len(planned) != seen+1 || planned[seen].Plan != latest.Plan {
 			t.Errorf("told of %d plans, not of this one", len(planned))
 		}
-		if ended := seen > 0; (l.Ready() == nil) != ended || (latest.Outcome == Moved) != ended {
-			t.Errorf("cycle %d: ready %v, outcome %q", seen+1, l.Ready(), latest.Outcome)
+		_, missing := l.Ready()
+		if ended := seen > 0; (missing == nil) != ended || (latest.Outcome == Moved) != ended {
+			t.Errorf("cycle %d: ready %v, outcome %q", seen+1, missing, latest.Outcome)
 		}
 		seen++
 	}
@@ -333,6 +343,41 @@ func TestRunJitter(t *testing.T) {
 			t.Errorf("only %d different intervals in an hour", len(distinct))
 		}
 	})
+}
+
+// TestDeposed: a loop that ends because another instance is to lead writes nothing more to the cluster.
+func TestDeposed(t *testing.T) {
+	for _, during := range []Stage{Collect, Move} {
+		s := newStage(hot)
+		ctx, end := context.WithCancelCause(t.Context())
+		l := s.loop()
+		if during == Move {
+			l.Observe = func(*Summary) { end(fmt.Errorf("the Lease is lost: %w", ErrDeposed)) }
+		} else {
+			s.onCollect = func() { end(ErrDeposed) }
+		}
+		if err := l.Run(ctx); err != nil {
+			t.Errorf("%s: %v", during, err)
+		}
+		if slices.Contains(s.calls, "release") {
+			t.Errorf("%s: it gave back what the next leader may hold by now: %v", during, s.calls)
+		}
+		if err := l.GiveBack(t.Context()); err != nil || slices.Contains(s.calls, "release") {
+			t.Errorf("%s: it still believes to be the owner: %v %v", during, s.calls, err)
+		}
+	}
+}
+
+// TestEndedWhileClaiming: who is told to end while its claim settles has written it, and gives it back.
+func TestEndedWhileClaiming(t *testing.T) {
+	s := newStage(even)
+	ctx, end := context.WithCancel(t.Context())
+	s.acquireErr = &cluster.Error{Class: cluster.Interrupted, Op: "take rebalancing over", Err: context.Canceled}
+	l := s.loop()
+	l.Observe = func(*Summary) { end() }
+	if err := l.Run(ctx); err != nil || s.calls[len(s.calls)-1] != "release" {
+		t.Errorf("%v, %v", s.calls, err)
+	}
 }
 
 // TestRunReportsWhatIsLeftBehind: an error of giving back is the error of the run, for its exit code.

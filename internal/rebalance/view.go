@@ -34,14 +34,14 @@ func (l *Loop) Alive(now time.Time) error {
 	return nil
 }
 
-// Ready is nil when the last snapshot was complete and ownership is as configured.
-func (l *Loop) Ready() error {
+// Ready says "ok" when the last snapshot was complete and ownership is as configured.
+func (l *Loop) Ready() (string, error) {
 	s := l.latest.Load()
 	switch {
 	case s == nil, s.Outcome == "":
-		return errors.New("no cycle has ended yet")
+		return "", errors.New("no cycle has ended yet")
 	case s.Outcome == SnapshotIncomplete, s.Outcome == Failed, s.Outcome == NotOwner:
-		return fmt.Errorf("the last cycle ended as %s: %s", s.Outcome, s.Reason)
+		return "", fmt.Errorf("the last cycle ended as %s: %s", s.Outcome, s.Reason)
 	}
-	return nil
+	return "ok", nil
 }

@@ -32,10 +32,10 @@ type madeUp struct {
 	cycles  int
 }
 
-func (m *madeUp) Alive(time.Time) error { return nil }
-func (m *madeUp) Ready() error          { return nil }
-func (m *madeUp) Pause()                { m.set(func() { m.paused = true }) }
-func (m *madeUp) Resume()               { m.set(func() { m.paused = false }) }
+func (m *madeUp) Alive(time.Time) error  { return nil }
+func (m *madeUp) Ready() (string, error) { return "ok", nil }
+func (m *madeUp) Pause()                 { m.set(func() { m.paused = true }) }
+func (m *madeUp) Resume()                { m.set(func() { m.paused = false }) }
 
 func (m *madeUp) Latest() *rebalance.Summary {
 	m.mu.Lock()
