@@ -143,6 +143,10 @@ test-heat: ## Watch the heat of the five real products even out, with the machin
 # Modules of their own, for what they build beside the tests. Vet would look through all of that as well.
 ALONE := go mod tidy -diff && go test -vet=off -count=1 -timeout 20m -v ./...
 
+.PHONY: test-kubernetes
+test-kubernetes: deps ## Apply what is shipped for Kubernetes to a real API server; two daemons take over from each other
+	cd test/kubernetes && $(ALONE)
+
 .PHONY: image-check
 image-check: ## Carry out the Dockerfile in a folder, run the image without privileges or a place to write, lint it
 	@scripts/install-deps.sh image
