@@ -28,17 +28,17 @@ func copies(t *testing.T) map[string]string {
 	made := make(map[string]string)
 	var resources, dashboards strings.Builder
 	resources.WriteString("resources:\n  - servicemonitor.yaml\n")
-	if rules, err := os.ReadFile(rulesFile); err == nil {
-		made[filepath.Join(chartFiles, "rules.yaml")] = string(rules)
-		made[filepath.Join(component, "prometheusrule.yaml")] = "# Generated from deploy/prometheus/rules.yaml by \"go generate ./internal\"; edit there.\n" +
-			"apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: shardonnay\nspec:\n" + indented(string(rules))
-		resources.WriteString("  - prometheusrule.yaml\n")
-	} else if !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	names, err := filepath.Glob(dashboardFiles)
+	rules, err := os.ReadFile(rulesFile)
 	if err != nil {
 		t.Fatal(err)
+	}
+	made[filepath.Join(chartFiles, "rules.yaml")] = string(rules)
+	made[filepath.Join(component, "prometheusrule.yaml")] = "# Generated from deploy/prometheus/rules.yaml by \"go generate ./internal\"; edit there.\n" +
+		"apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: shardonnay\nspec:\n" + indented(string(rules))
+	resources.WriteString("  - prometheusrule.yaml\n")
+	names, err := filepath.Glob(dashboardFiles)
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%d dashboards: %v", len(names), err)
 	}
 	for i, name := range names {
 		content, err := os.ReadFile(name)
