@@ -69,8 +69,10 @@ func TestWhatIf(t *testing.T) {
 				ask(&sizes[i], append(args, "--right-size")...)
 			}
 			live, cold := &plans[0], &plans[1]
-			// All nodes report the machine's one disk, which other programs fill and empty meanwhile.
 			nearly := cmpopts.EquateApprox(0.01, 1e-6)
+			// All nodes report the machine's one disk, which other programs fill and empty meanwhile: how full the fullest node
+			// would be is theirs.
+			sizesOnly := cmpopts.IgnoreFields(rightsize.Generation{}, "Peaks", "Capacity")
 			if diff := cmp.Diff(cold.WhatIf, live.WhatIf, nearly); diff != "" {
 				t.Errorf("%v: captured and live differ in what is asked and what is today:\n%s", change, diff)
 			}
@@ -81,7 +83,7 @@ func TestWhatIf(t *testing.T) {
 				t.Errorf("%v: live %d moves to %v on %d nodes, captured %d to %v on %d", change, len(live.Moves), live.Objective.After, live.Snapshot.Nodes,
 					len(cold.Moves), cold.Objective.After, cold.Snapshot.Nodes)
 			}
-			if diff := cmp.Diff(sizes[1], sizes[0], nearly); diff != "" {
+			if diff := cmp.Diff(sizes[1], sizes[0], nearly, sizesOnly); diff != "" {
 				t.Errorf("%v: captured and live differ in how few nodes would do:\n%s", change, diff)
 			}
 			t.Logf("%v: %d data nodes, objective %.4f today, %.4f then; %d moves; %+v", change, live.Snapshot.Nodes, live.WhatIf.Today.Objective.Before,
