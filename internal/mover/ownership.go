@@ -228,6 +228,10 @@ func (o *Ownership) Confirm(ctx context.Context) (es.RawSettings, error) {
 		}
 		return raw, heldBy(record)
 	case now.After(record.Expires):
+		// What a person has set while it was ours stays theirs, also when we have not renewed for so long because of that.
+		if err := o.changed(raw); err != nil {
+			return raw, err
+		}
 		// We slept past our lease. Nobody has claimed it up to this read, but somebody may just be writing: claim it anew.
 		o.held = nil
 		return raw, &Hold{Kind: NotHeld, Text: "our ownership record has expired", Cure: "It is renewed at the start of the next cycle"}

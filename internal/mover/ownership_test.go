@@ -77,6 +77,35 @@ func TestOwnershipOfOne(t *testing.T) {
 			}, after: "- nobody",
 		},
 		{
+			name: "a person's value stays theirs when our record has long expired", while: func(f *fake, o *Ownership) {
+				f.persistent[rebalanceKey] = "all"
+				for range 50 {
+					pass(15 * time.Second)
+					if err := o.Acquire(f.t.Context()); kindOf(err) != RebalanceChanged || f.persistent[rebalanceKey] != "all" {
+						f.t.Fatalf("%v; the setting is %s", err, f.persistent[rebalanceKey])
+					}
+				}
+			}, kind: RebalanceChanged, after: "all nobody",
+		},
+		{
+			name: "until they set it back", before: map[string]string{rebalanceKey: "primaries"}, while: func(f *fake, o *Ownership) {
+				f.persistent[rebalanceKey] = "all"
+				for range 50 {
+					pass(15 * time.Second)
+					if err := o.Acquire(f.t.Context()); kindOf(err) != RebalanceChanged {
+						f.t.Fatal(err)
+					}
+				}
+				f.persistent[rebalanceKey] = "none"
+				if err := o.Acquire(f.t.Context()); kindOf(err) != NotHeld {
+					f.t.Fatal(err)
+				}
+				if err := o.Acquire(f.t.Context()); err != nil {
+					f.t.Fatal(err)
+				}
+			}, after: "primaries nobody",
+		},
+		{
 			name: "a transient value wins", while: func(f *fake, _ *Ownership) { f.transient[rebalanceKey] = "all" },
 			kind: TransientSetting, after: "- nobody",
 		},
