@@ -67,25 +67,37 @@ func runPlan(cmd *cobra.Command, f planFlags, output format) error {
 	if err != nil {
 		return err
 	}
+	limits, err := parseLimits(f.limits)
+	if err != nil {
+		return err
+	}
 	ctx, progress := cmd.Context(), newProgress(os.Stderr)
 	defer progress.done()
 	snapshot, err := takeSnapshot(ctx, &c, f, progress)
 	if err != nil {
 		return err
 	}
+	supposed, err := whatif.Apply(snapshot, changes)
+	if err != nil {
+		return err
+	}
 	settings := loopSettings(&c)
 	if f.rightSize {
-		progress.say("sizing for %d copies", len(snapshot.Copies))
+		progress.say("sizing for %d copies", len(supposed.Copies))
 		progress.done()
-		return rightSize(cmd.OutOrStdout(), snapshot, &settings.Policy, changes, f.limits, output)
+		return rightSize(cmd.OutOrStdout(), supposed, &settings.Policy, changes, limits, output)
 	}
 	settings.Mode = plan.DryRun
 	summary, err := decide(ctx, snapshot, settings, progress)
-	if err == nil && len(changes) > 0 {
-		summary, err = suppose(ctx, summary, changes, settings, progress)
-	}
 	if err != nil {
 		return err
+	}
+	if len(changes) > 0 {
+		today := summary.Plan
+		if summary, err = decide(ctx, supposed, settings, progress); err != nil {
+			return err
+		}
+		summary.Plan.Suppose(changeTexts(changes), today)
 	}
 	progress.done()
 	if f.dump != "" {
@@ -121,20 +133,6 @@ func parseChanges(texts []string) ([]whatif.Change, error) {
 func decide(ctx context.Context, snapshot *cluster.Snapshot, settings rebalance.Settings, progress *progress) (*rebalance.Summary, error) {
 	progress.say("solving for %d copies on %d nodes", len(snapshot.Copies), len(snapshot.Nodes))
 	return rebalance.Decide(ctx, snapshot, settings, solveInWorker)
-}
-
-// suppose plans once more, for the cluster of today's plan with the changes made to it.
-func suppose(ctx context.Context, today *rebalance.Summary, changes []whatif.Change, settings rebalance.Settings, progress *progress) (*rebalance.Summary, error) {
-	snapshot, err := whatif.Apply(today.Snapshot, changes)
-	if err != nil {
-		return nil, err
-	}
-	then, err := decide(ctx, snapshot, settings, progress)
-	if err != nil {
-		return nil, err
-	}
-	then.Plan.Suppose(changeTexts(changes), today.Plan)
-	return then, nil
 }
 
 func changeTexts(changes []whatif.Change) []string {

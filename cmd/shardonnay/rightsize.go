@@ -16,25 +16,25 @@ import (
 	"github.com/shardonnay/shardonnay/internal/whatif"
 )
 
-// rightSize answers how few nodes would carry what the snapshot shows, after the changes.
-func rightSize(w io.Writer, snapshot *cluster.Snapshot, policy *model.Policy, changes []whatif.Change, limits map[string]string, output format) error {
-	shares := make(map[string]float64, len(limits))
-	for name, text := range limits {
+func parseLimits(texts map[string]string) (map[string]float64, error) {
+	limits := make(map[string]float64, len(texts))
+	for name, text := range texts {
 		share, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return &cluster.Error{Class: cluster.Invalid, Op: "read limit", What: name + "=" + text, Err: fmt.Errorf("%q is not a number", text), Hint: "Write shares like search=0.6,disk=0.8"}
+			return nil, &cluster.Error{Class: cluster.Invalid, Op: "read limit", What: name + "=" + text, Err: fmt.Errorf("%q is not a number", text), Hint: "Write shares like search=0.6,disk=0.8"}
 		}
-		shares[name] = share
+		limits[name] = share
 	}
-	snapshot, err := whatif.Apply(snapshot, changes)
-	if err != nil {
-		return err
-	}
+	return limits, nil
+}
+
+// rightSize answers how few nodes would carry what the snapshot shows, to which the changes have been made.
+func rightSize(w io.Writer, snapshot *cluster.Snapshot, policy *model.Policy, changes []whatif.Change, limits map[string]float64, output format) error {
 	built, err := model.Build(snapshot, policy)
 	if err != nil {
 		return err
 	}
-	answer, err := rightsize.Size(built, shares)
+	answer, err := rightsize.Size(built, limits)
 	if err != nil {
 		return err
 	}
@@ -74,15 +74,15 @@ func printSizes(w io.Writer, a *rightsize.Answer) {
 		plan.RightAligned(t, 2, 3, 4)
 		for j := range d.Generations {
 			g := &d.Generations[j]
-			if g.Reason != "" {
-				t.AppendRow(table.Row{g.Like, g.Nodes, orDash(g.AtLeast), orDash(g.Enough), g.Reason, strings.Join(g.Binding, ", ")})
-				continue
+			found := g.Reason
+			if found == "" {
+				peaks := make([]string, len(g.Peaks))
+				for k, peak := range g.Peaks {
+					peaks[k] = fmt.Sprintf("%s %.2f (%.2f)", peak.Dimension, peak.Share, peak.WithZone)
+				}
+				found = strings.Join(peaks, ", ")
 			}
-			peaks := make([]string, len(g.Peaks))
-			for k, peak := range g.Peaks {
-				peaks[k] = fmt.Sprintf("%s %.2f (%.2f)", peak.Dimension, peak.Share, peak.WithZone)
-			}
-			t.AppendRow(table.Row{g.Like, g.Nodes, g.AtLeast, g.Enough, strings.Join(peaks, ", "), strings.Join(g.Binding, ", ")})
+			t.AppendRow(table.Row{g.Like, g.Nodes, orDash(g.AtLeast), orDash(g.Enough), found, strings.Join(g.Binding, ", ")})
 		}
 		fmt.Fprintf(w, "\n%s\n", t.Render())
 	}

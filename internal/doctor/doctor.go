@@ -258,11 +258,11 @@ func (x *examination) watermarksMakeSense(node *cluster.Node) bool {
 	}{{"low", x.s.Settings.Low}, {"high", x.s.Settings.High}, {"flood_stage", x.s.Settings.FloodStage}} {
 		switch required, total := w.mark.Required(node.Disk.Total), node.Disk.Total; {
 		case required >= total:
-			x.add("watermark-out-of-reach", Warns, "node/"+node.Name, `PUT /_cluster/settings {"persistent":{"`+prefix+`*":null}}`,
+			x.add("watermark-out-of-reach", Warns, "node/"+node.Name, put(prefix+"*", "null"),
 				"%s%s asks for %s free on %s, whose disk has %s in all: no copy may go there", prefix, w.name, gib(required), node.Name, gib(total))
 			return false
 		case required <= 0:
-			x.add("watermark-without-effect", Warns, "node/"+node.Name, `PUT /_cluster/settings {"persistent":{"`+prefix+`*":null}}`,
+			x.add("watermark-without-effect", Warns, "node/"+node.Name, put(prefix+"*", "null"),
 				"%s%s asks for no free byte on %s: neither the server nor this program keeps its disk from filling up", prefix, w.name, node.Name)
 			return false
 		}

@@ -33,6 +33,12 @@ func Apply(s *cluster.Snapshot, changes []Change) (*cluster.Snapshot, error) {
 		}
 	}
 	next.Sort()
+	next.Health.Nodes, next.Health.DataNodes = len(next.Nodes), 0
+	for n := range next.Nodes {
+		if next.Nodes[n].IsData() {
+			next.Health.DataNodes++
+		}
+	}
 	return next, nil
 }
 
@@ -54,10 +60,6 @@ func addNode(s *cluster.Snapshot, c Change) error {
 		n.Disk = cluster.DiskUse{Total: n.Disk.Total, Available: n.Disk.Total - n.Disk.Other()}
 	}
 	s.Nodes = append(s.Nodes, n)
-	s.Health.Nodes++
-	if n.IsData() {
-		s.Health.DataNodes++
-	}
 	return nil
 }
 
@@ -113,12 +115,6 @@ func loseZone(s *cluster.Snapshot, c Change) error {
 		copies = append(copies, stay...)
 	}
 	s.Nodes, s.Copies = nodes, copies
-	s.Health.Nodes, s.Health.DataNodes = len(nodes), 0
-	for n := range nodes {
-		if nodes[n].IsData() {
-			s.Health.DataNodes++
-		}
-	}
 	text := fmt.Sprintf("%s: %d copies of %.1f GiB are gone and not built anew", c, gone, float64(bytes)/(1<<30))
 	if len(lost) > 0 {
 		text += fmt.Sprintf("; %d shards have no copy elsewhere: %s", len(lost), names(lost, func(name string) string { return name }))
@@ -147,20 +143,18 @@ func survivors(group []cluster.Copy, kept []int32) (stay, went []cluster.Copy) {
 // only the primary indexes, its indexing comes with the role.
 func inherit(s *cluster.Snapshot, stay, went []cluster.Copy) {
 	search, index := s.DimensionAt(cluster.SearchTime.Name), s.DimensionAt(cluster.IndexTime.Name)
-	serving := 0
+	serving, heir := 0, cluster.None
 	for i := range stay {
-		if stay[i].Node != cluster.None {
-			serving++
+		if stay[i].Node == cluster.None {
+			continue
+		}
+		serving++
+		if heir == cluster.None && !stay[i].SearchOnly {
+			heir = i
 		}
 	}
 	if serving == 0 {
 		return
-	}
-	heir := -1
-	for i := range stay {
-		if stay[i].Node != cluster.None && !stay[i].SearchOnly && heir < 0 {
-			heir = i
-		}
 	}
 	for w := range went {
 		if search != cluster.None {
@@ -170,7 +164,7 @@ func inherit(s *cluster.Snapshot, stay, went []cluster.Copy) {
 				}
 			}
 		}
-		if went[w].Primary && heir >= 0 {
+		if went[w].Primary && heir != cluster.None {
 			stay[heir].Primary = true
 			if index != cluster.None && s.Indices[stay[heir].Index].Replication == "SEGMENT" {
 				stay[heir].Load[index] = max(stay[heir].Load[index], went[w].Load[index])
