@@ -25,8 +25,6 @@ type fault struct {
 	only    func(realcluster.Product) bool // where it can be planted; nil everywhere
 }
 
-const rebalanceSetting = "cluster.routing.rebalance.enable"
-
 func persistent(settings map[string]any) func(context.Context, *realcluster.Cluster) error {
 	return func(ctx context.Context, c *realcluster.Cluster) error { return c.PutSettings(ctx, settings) }
 }

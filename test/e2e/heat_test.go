@@ -15,7 +15,10 @@ import (
 	"github.com/shardonnay/shardonnay/test/traffic"
 )
 
-const rebalanceKey = "persistent.cluster.routing.rebalance.enable"
+const (
+	rebalanceSetting = "cluster.routing.rebalance.enable"
+	rebalanceKey     = "persistent." + rebalanceSetting // as the cluster's settings are listed here
+)
 
 // goal is the peak over mean at which a load counts as even on a test cluster.
 const goal = 1.15

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/shardonnay/shardonnay/test/built"
 	"github.com/shardonnay/shardonnay/test/realcluster"
 )
 
@@ -28,21 +28,10 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "shardonnay-e2e-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		program = filepath.Join(dir, "shardonnay")
-		build := exec.Command("go", "build", "-o", program, "../../cmd/shardonnay")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-			return 1
-		}
+	os.Exit(built.Main(func(made string) int {
+		program = made
 		return realcluster.Main(m)
-	}())
+	}))
 }
 
 // settings is a configuration file's content.

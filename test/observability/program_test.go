@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -17,27 +15,18 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/shardonnay/shardonnay/test/built"
 )
 
 // program is the built binary.
 var program string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "shardonnay-observability-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		program = filepath.Join(dir, "shardonnay")
-		build := exec.Command("go", "build", "-o", program, "../../cmd/shardonnay")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-			return 1
-		}
+	os.Exit(built.Main(func(made string) int {
+		program = made
 		return m.Run()
-	}())
+	}))
 }
 
 // process is a program that was started and is ended with its test.
