@@ -23,6 +23,7 @@ import (
 
 // Client speaks to one cluster. It is safe for concurrent use.
 type Client struct {
+	config  Config
 	seeds   []*seed
 	current atomic.Int64 // position of the seed that answered last; writes go there
 	timeout time.Duration
@@ -44,7 +45,7 @@ type seed struct {
 // New makes a client; it reads the certificate files and sends nothing. A configuration that cannot work is an error of
 // class Invalid.
 func New(config Config) (*Client, error) {
-	c := &Client{timeout: config.Timeout, retries: config.ReadRetries, backoff: firstBackoff}
+	c := &Client{config: config, timeout: config.Timeout, retries: config.ReadRetries, backoff: firstBackoff}
 	if c.timeout <= 0 {
 		c.timeout = defaultTimeout
 	}
