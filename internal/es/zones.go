@@ -3,6 +3,7 @@ package es
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -425,4 +426,24 @@ func (c *Client) InSync(ctx context.Context) (map[string]map[int][]string, error
 		all[index] = of.InSync
 	}
 	return all, nil
+}
+
+// Self is the id of the node that answers.
+func (c *Client) Self(ctx context.Context) (cluster.NodeID, error) {
+	var answer struct {
+		Nodes map[cluster.NodeID]json.RawMessage `json:"nodes"`
+	}
+	if err := c.ReadJSON(ctx, "/_nodes/_local/http", url.Values{"filter_path": {"nodes.*.name"}}, &answer); err != nil {
+		return "", err
+	}
+	for id := range answer.Nodes {
+		return id, nil
+	}
+	return "", &cluster.Error{Class: cluster.Incomplete, Op: "find out which node answers", Err: errors.New("it does not say")}
+}
+
+// Answered tells whether somebody answered, whatever the answer was.
+func Answered(err error) bool {
+	var status *StatusError
+	return err == nil || errors.As(err, &status)
 }

@@ -1,0 +1,401 @@
+package zones
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/es"
+)
+
+// Mutation is the one request that a decision may ask for.
+type Mutation struct {
+	Attribute string
+	Weights   map[string]float64 // new weights
+	Version   int64              // that the weights have to have for it
+	Exclude   []cluster.NodeID   // nodes that lose their vote
+	Clear     bool               // every node gets its vote back
+	Out       string             // the zone that is decommissioned
+	Drain     time.Duration      // that the server waits before; 0: none
+	Back      bool               // the decommissioned zone may come back
+}
+
+// String is the request as it goes over the wire.
+func (m *Mutation) String() string {
+	switch {
+	case m.Weights != nil:
+		texts := make(map[string]string, len(m.Weights))
+		for zone, weight := range m.Weights {
+			texts[zone] = fmt.Sprintf("%g", weight)
+		}
+		body, err := json.Marshal(map[string]any{"weights": texts, "_version": m.Version})
+		if err != nil {
+			panic("zones: weights are texts: " + err.Error())
+		}
+		return fmt.Sprintf("PUT /_cluster/routing/awareness/%s/weights %s", m.Attribute, body)
+	case len(m.Exclude) > 0:
+		ids := make([]string, 0, len(m.Exclude))
+		for _, id := range m.Exclude {
+			ids = append(ids, string(id))
+		}
+		return "POST /_cluster/voting_config_exclusions?node_ids=" + strings.Join(ids, ",")
+	case m.Clear:
+		return "DELETE /_cluster/voting_config_exclusions?wait_for_removal=false"
+	case m.Out != "" && m.Drain > 0:
+		return fmt.Sprintf("PUT /_cluster/decommission/awareness/%s/%s?delay_timeout=%s", m.Attribute, m.Out, m.Drain)
+	case m.Out != "":
+		return fmt.Sprintf("PUT /_cluster/decommission/awareness/%s/%s?no_delay=true", m.Attribute, m.Out)
+	}
+	return "DELETE /_cluster/decommission/awareness"
+}
+
+// Note is one thing that was decided, refused or seen: a line of the journal and of the log.
+type Note struct {
+	Event  string  `json:"event"` // what kind: see docs/zones.md
+	Zone   string  `json:"zone,omitempty"`
+	Text   string  `json:"text"`
+	Checks []Check `json:"checks,omitempty"`
+}
+
+// Decision is what follows from one look.
+type Decision struct {
+	Next         *State
+	Mutation     *Mutation
+	Notes        []Note
+	Blocked      []Check // what holds a rotation, failover or departure up that is due
+	NeedsRouting bool    // the guards have to see every copy: decide again with View.Routing
+	Result       string  // of the order that was dealt with
+}
+
+// decide is the whole machine: from what is remembered and what was seen to what is to be done, at most one thing.
+func decide(config Config, v *View, before *State, a Assessment) Decision {
+	d := deciding{situation: situation{config: config, view: v, state: before.clone(), roster: before.Roster, health: a}}
+	d.run()
+	d.decision.Next = d.state
+	return d.decision
+}
+
+type deciding struct {
+	situation
+	decision Decision
+}
+
+func (d *deciding) note(event, zone, format string, values ...any) {
+	d.decision.Notes = append(d.decision.Notes, Note{Event: event, Zone: zone, Text: fmt.Sprintf(format, values...)})
+}
+
+// done tells whether this round has its one change, or has to look at more before it goes on.
+func (d *deciding) done() bool { return d.decision.Mutation != nil || d.decision.NeedsRouting }
+
+// routed asks for the routing where it is not there yet.
+func (d *deciding) routed() bool {
+	d.decision.NeedsRouting = d.view.Routing == nil
+	return !d.decision.NeedsRouting
+}
+
+func (d *deciding) run() {
+	s := d.state
+	if s.Phase == "" {
+		s.Phase, s.Write = Starting, Idle
+	}
+	if d.health.Isolated != "" || d.view.State == nil || d.view.Settings == nil {
+		return // nothing is concluded from what we do not see
+	}
+	d.keepBooks()
+	d.foreign()
+	order := d.order()
+	if s.Phase == Holding && !d.released(order) {
+		d.refuse(order, "on hold: "+s.Hold.Reason)
+		return
+	}
+	if s.Phase == Verifying {
+		d.verify()
+		return
+	}
+	d.write(order)
+	if d.done() || s.Phase == Verifying {
+		return
+	}
+	d.read(order)
+}
+
+// keepBooks notes who leads, since when, and forgets what is long past.
+func (d *deciding) keepBooks() {
+	s, now := d.state, d.view.At
+	if leader := string(d.view.State.Leader); leader != s.Leader {
+		s.Leader, s.LeaderSince = leader, now
+	}
+	for zone, flaps := range s.Failed {
+		s.Failed[zone] = slices.DeleteFunc(slices.Clone(flaps), func(f Flap) bool { return now.Sub(f.At) > flapWindow })
+	}
+	s.Pin = d.view.Settings.Orders.Pin
+}
+
+// same tells whether two sets of weights are the same ones.
+func same(a, b es.ZoneWeights) bool {
+	return a.Version == b.Version && a.Attribute == b.Attribute && maps.Equal(a.Values, b.Values)
+}
+
+// foreign looks for what somebody else has changed: it is adopted, and we hold.
+func (d *deciding) foreign() {
+	s, w, out := d.state, d.view.weights(), d.view.State.Decommission
+	switch {
+	case s.Phase == Starting, s.Phase == Holding:
+	case s.Change != nil && (same(w, s.Known) || d.applied(w)):
+	case s.Change == nil && same(w, s.Known):
+	default:
+		d.hold("foreign_weights", "somebody has changed the weights from %s at version %d to %s at version %d",
+			weightsText(s.Known.Values), s.Known.Version, weightsText(w.Values), w.Version)
+	}
+	if s.Phase == Holding {
+		s.Known, s.Change = w, nil // whatever they are now, they are adopted
+	}
+	if d.view.Settings.IgnoreWeights && s.Phase != Holding {
+		d.hold("weights_ignored", "cluster.routing.ignore_weighted_routing is true: somebody has switched the weights off")
+	}
+	if h := d.view.Settings.Orders.Hold; h != nil && s.Phase != Holding {
+		d.hold("hold", "%s", h.Reason)
+		s.Hold.By = h.By
+	}
+	if s.Phase == Holding || out.Value == "" || out.Status == es.DecommissionFailed {
+		return
+	}
+	if s.Leaving == nil || s.Leaving.Zone != out.Value || s.Write == Draining || s.Write == Idle {
+		d.hold("foreign_decommission", "somebody has decommissioned %s %s (%s)", out.Attribute, out.Value, out.Status)
+	}
+}
+
+func weightsText(w map[string]float64) string {
+	if len(w) == 0 {
+		return "none"
+	}
+	var parts []string
+	for _, zone := range slices.Sorted(maps.Keys(w)) {
+		parts = append(parts, fmt.Sprintf("%s=%g", zone, w[zone]))
+	}
+	return strings.Join(parts, " ")
+}
+
+func (d *deciding) hold(event, format string, values ...any) {
+	s := d.state
+	s.Phase, s.Change = Holding, nil
+	s.Hold = &Hold{Reason: fmt.Sprintf(format, values...), By: "shardonnay", Since: d.view.At}
+	d.note(event, "", "holding: "+format, values...)
+}
+
+// released ends a hold that a person ends, or that nobody has renewed for long. What stands in the way by itself has to
+// go first.
+func (d *deciding) released(order *Order) bool {
+	s, v := d.state, d.view
+	out := v.State.Decommission
+	switch {
+	case v.Settings.Orders.Hold != nil, v.Settings.IgnoreWeights:
+		return false
+	case out.Value != "" && out.Status != es.DecommissionFailed && (s.Leaving == nil || s.Leaving.Zone != out.Value):
+		return false
+	case s.Hold.By != "shardonnay": // a person's hold, and it is no longer there
+	case order != nil && order.Verb == OrderResume:
+		d.answer(order, "resumed")
+	case v.At.Sub(s.Hold.Since) >= d.config.Hold:
+	default:
+		return false
+	}
+	d.note("resume", "", "no longer holding: %s", s.Hold.Reason)
+	s.Hold, s.Phase = nil, Starting
+	return true
+}
+
+// order is the one that waits, if it is still worth carrying out.
+func (d *deciding) order() *Order {
+	order := d.view.Settings.Orders.Order
+	if order == nil || order.ID == d.state.Handled {
+		return nil
+	}
+	if age := d.view.At.Sub(order.At); age > orderValid {
+		d.answer(order, fmt.Sprintf("it was given %s ago, in another situation; give it again", round(age)))
+		return nil
+	}
+	if order.Verb != OrderRotate && order.Verb != OrderAbort && order.Verb != OrderResume && order.Verb != OrderRecommission && !slices.Contains(d.zones(), order.Zone) {
+		d.refuse(order, fmt.Sprintf("there is no zone %q; there are %s", order.Zone, listed(d.zones())))
+		return nil
+	}
+	if order.Verb == OrderRelease {
+		d.state.Kept = slices.DeleteFunc(d.state.Kept, func(zone string) bool { return zone == order.Zone })
+		d.answer(order, "zone "+order.Zone+" may serve again")
+		return nil
+	}
+	return order
+}
+
+// answer notes that an order has been dealt with.
+func (d *deciding) answer(order *Order, result string) {
+	if order == nil {
+		return
+	}
+	d.state.Handled, d.decision.Result = order.ID, result
+	d.note("order", order.Zone, "%s asked to %s: %s", order.By, strings.TrimSpace(string(order.Verb)+" "+order.Zone), result)
+}
+
+// refuse is answer for what is not done.
+func (d *deciding) refuse(order *Order, why string) {
+	if order != nil {
+		d.answer(order, "refused: "+why)
+	}
+}
+
+// change asks for new weights and begins to verify them.
+func (d *deciding) change(kind ChangeKind, zone, cause string, weights map[string]float64, began time.Time, checks []Check) {
+	s, w := d.state, d.view.weights()
+	s.Change = &Change{
+		ID: ulid.Make().String(), Kind: kind, Zone: zone, Cause: cause, Weights: weights, Former: maps.Clone(w.Values), Version: w.Version,
+		Began: began, Written: d.view.At, Checks: checks,
+	}
+	s.Phase = Verifying
+	d.decision.Mutation = &Mutation{Attribute: d.config.Attribute, Weights: weights, Version: w.Version}
+	d.note(string(kind), zone, "%s: weights %s instead of %s", cause, weightsText(weights), weightsText(w.Values))
+}
+
+// applied tells whether weights are those of the change that is being verified.
+func (d *deciding) applied(w es.ZoneWeights) bool {
+	c := d.state.Change
+	return c != nil && w.Version == c.Version+1 && w.Attribute == d.config.Attribute && maps.Equal(w.Values, c.Weights)
+}
+
+// resendAfter is how long a change whose answer was lost has to be seen. Sending it again is safe, since the version has
+// moved on if the first did arrive.
+const resendAfter = 2 * time.Second
+
+// verify looks whether the new weights are in force in every zone that is well.
+func (d *deciding) verify() {
+	s, c, now := d.state, d.state.Change, d.view.At
+	if !d.applied(d.view.weights()) {
+		if now.Sub(c.Written) >= resendAfter {
+			s.Phase, s.Change = d.beforeChange(c), nil // decide anew in the next look
+			d.note("not_applied", c.Zone, "the new weights have not arrived")
+		}
+		return
+	}
+	if c.Seen.IsZero() {
+		var missing []string
+		for _, zone := range d.zones() {
+			if rolesOf(d.zones(), d.view.weights(), d.view.State.Decommission)[zone] == Out {
+				continue
+			}
+			applied := d.view.Applied[zone]
+			if applied == nil && !d.health.Zones[zone].Healthy() || applied != nil && d.applied(applied.Weights) {
+				continue
+			}
+			missing = append(missing, zone)
+		}
+		if len(missing) > 0 {
+			if now.Sub(c.Written) > verifyWithin {
+				d.giveUp(fmt.Sprintf("zone %s has not applied the new weights within %s", listed(missing), verifyWithin))
+			}
+			return
+		}
+		c.Seen, c.Baseline = now, d.queries()
+		d.note("read_back", c.Zone, "weights %s in force %s after the first sign", weightsText(c.Weights), round(now.Sub(c.Began)))
+	}
+	if c.Kind == Rotate && d.leaks(c) {
+		if now.Sub(c.Seen) > verifyWithin {
+			d.giveUp(fmt.Sprintf("zone %s stands by and still gets searches", c.Zone))
+		}
+		return
+	}
+	d.finish(c)
+}
+
+// beforeChange is the phase to go back to from a change that did not come about.
+func (d *deciding) beforeChange(c *Change) Phase {
+	if c.Kind == Initialise {
+		return Starting
+	}
+	return Steady
+}
+
+// queries counts the searches of each zone since its nodes started.
+func (d *deciding) queries() map[string]int64 {
+	if d.view.Loads == nil {
+		return nil
+	}
+	sums := map[string]int64{}
+	where := d.zonesOfNodes()
+	for id, load := range d.view.Loads {
+		sums[where[id]] += load.Queries
+	}
+	return sums
+}
+
+// leaks tells whether the new standby still gets searches: more than a hundredth of what its share would be. Without
+// searches there is nothing to tell it by.
+func (d *deciding) leaks(c *Change) bool {
+	now := d.queries()
+	if now == nil || c.Baseline == nil {
+		c.Baseline = now
+		return true // not known yet
+	}
+	total := int64(0)
+	for zone := range now {
+		total += max(0, now[zone]-c.Baseline[zone])
+	}
+	leaked := max(0, now[c.Zone]-c.Baseline[c.Zone])
+	if d.view.At.Sub(c.Seen) < d.config.Round {
+		return true // searches from before are still counted
+	}
+	if float64(leaked) > leakShare*float64(total)/float64(len(c.Weights)) {
+		c.Baseline = now // what was under way has ended by the next look
+		return true
+	}
+	return false
+}
+
+// giveUp puts the former weights back after a rotation, once, and holds.
+func (d *deciding) giveUp(why string) {
+	s, c := d.state, d.state.Change
+	d.hold("verify_failed", "%s", why)
+	if c.Kind != Rotate || len(c.Former) == 0 {
+		return
+	}
+	w := d.view.weights()
+	d.decision.Mutation = &Mutation{Attribute: d.config.Attribute, Weights: c.Former, Version: w.Version}
+	d.note(string(Restore), c.Zone, "weights %s again", weightsText(c.Former))
+	s.Known = es.ZoneWeights{Attribute: w.Attribute, Values: c.Former, Version: w.Version + 1}
+}
+
+// finish makes the new roles ours.
+func (d *deciding) finish(c *Change) {
+	s, now := d.state, d.view.At
+	s.Known, s.Changed, s.Change = d.view.weights(), now, nil
+	s.Serving = d.servingSince(s.Serving, s.Known.Values)
+	s.Phase = Steady
+	if c.Kind == FailOver {
+		s.Phase = NoStandby
+		if s.Failed == nil {
+			s.Failed = map[string][]Flap{}
+		}
+		s.Failed[c.Zone] = append(s.Failed[c.Zone], Flap{now})
+		if len(s.Failed[c.Zone]) >= flapsAllowed && !slices.Contains(s.Kept, c.Zone) {
+			s.Kept = append(s.Kept, c.Zone)
+			d.note("flapping", c.Zone, "zone %s has failed over %d times within %s: it stands by until somebody releases it", c.Zone, len(s.Failed[c.Zone]), flapWindow)
+		}
+	}
+	d.note("done", c.Zone, "%s: %s", c.Kind, weightsText(c.Weights))
+}
+
+// servingSince keeps the times of the zones that go on serving and begins those of the new ones.
+func (d *deciding) servingSince(before map[string]time.Time, weights map[string]float64) map[string]time.Time {
+	after := map[string]time.Time{}
+	for _, zone := range serving(weights) {
+		after[zone] = d.view.At
+		if since, was := before[zone]; was {
+			after[zone] = since
+		}
+	}
+	return after
+}

@@ -1,0 +1,357 @@
+package zones
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/es"
+)
+
+// look asks every node for itself and one node of each zone for what it knows. A quick one only looks whether new weights
+// have arrived.
+func (c *Controller) look(ctx context.Context, config Config, quick bool) *View {
+	v := &View{At: c.Now(), Product: c.Identity.Product, Applied: map[string]*es.ZoneState{}, Settings: c.settings}
+	if len(c.state.Roster) == 0 || !quick && v.At.Sub(c.roster) >= rosterEvery {
+		c.readRoster(ctx, config)
+	}
+	if !quick {
+		v.Probes = c.probe(ctx)
+		c.probes = v.Probes
+	} else {
+		v.Probes = c.probes
+	}
+	c.states(ctx, v)
+	if v.State == nil {
+		return v
+	}
+	if c.strangers(config, v) && !quick {
+		c.readRoster(ctx, config)
+	}
+	c.looks++
+	c.aside(ctx, config, v, quick)
+	return v
+}
+
+// each runs do for every member that has a client, side by side, each with its own deadline.
+func (c *Controller) each(ctx context.Context, members []Member, within time.Duration, do func(ctx context.Context, m Member, client *es.Client)) {
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, sideBySide)
+	for _, m := range members {
+		client := c.clients[m.Name]
+		if client == nil {
+			continue
+		}
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			limited, cancel := context.WithTimeout(ctx, within)
+			defer cancel()
+			do(limited, m, client)
+		})
+	}
+	wait.Wait()
+}
+
+func (c *Controller) members() []Member {
+	members := make([]Member, 0, len(c.state.Roster))
+	for _, name := range sortedNames(c.state.Roster) {
+		members = append(members, c.state.Roster[name])
+	}
+	return members
+}
+
+// probe asks each node at its own address whether it is there. Any answer will do: a node that was taken out has no leader
+// and says so. One that has never answered there is not judged by it: its address may not be meant for us.
+func (c *Controller) probe(ctx context.Context) map[string]bool {
+	var mu sync.Mutex
+	answered := map[string]bool{}
+	c.each(ctx, c.members(), readWithin, func(ctx context.Context, m Member, client *es.Client) {
+		err := client.Read(ctx, "/", nil, func(body io.Reader) error {
+			_, err := io.Copy(io.Discard, body)
+			return err
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case es.Answered(err):
+			answered[m.Name] = true
+		case m.Reached:
+			answered[m.Name] = false
+		}
+	})
+	for name, ok := range answered {
+		if m := c.state.Roster[name]; ok && !m.Reached {
+			m.Reached = true
+			c.state.Roster[name] = m
+		}
+	}
+	return answered
+}
+
+// states asks one node after the other of each zone for what it has applied, all zones side by side, and takes the newest
+// for the cluster's.
+func (c *Controller) states(ctx context.Context, v *View) {
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	take := func(zone string, state *es.ZoneState) {
+		mu.Lock()
+		defer mu.Unlock()
+		if zone != "" {
+			v.Applied[zone] = state
+		}
+		// A node outside of the cluster goes on knowing what it knew: it has no leader, and older news.
+		newer := v.State == nil || state.Version > v.State.Version
+		if v.State != nil && (state.Leader == "") != (v.State.Leader == "") {
+			newer = v.State.Leader == ""
+		}
+		if state.ClusterUUID == c.Identity.UUID && newer {
+			v.State = state
+		}
+	}
+	for _, zone := range c.state.Roster.zones() {
+		wait.Go(func() {
+			tries := 0
+			for _, m := range c.state.Roster.of(zone) {
+				client := c.clients[m.Name]
+				if client == nil || !v.Probes[m.Name] || tries == 2 {
+					continue
+				}
+				tries++
+				limited, cancel := context.WithTimeout(ctx, readWithin)
+				state, err := client.ZoneState(limited, true)
+				cancel()
+				if err == nil {
+					take(zone, state)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if v.State == nil { // no node's own address can be reached, or ever could
+		limited, cancel := context.WithTimeout(ctx, 2*readWithin)
+		defer cancel()
+		if state, err := c.Client.ZoneState(limited, false); err == nil {
+			take("", state)
+		}
+	}
+}
+
+// strangers notes who is there, and tells whether somebody is who is not on the roster.
+func (c *Controller) strangers(config Config, v *View) bool {
+	strange := false
+	for _, n := range v.State.Nodes {
+		m, known := c.state.Roster[n.Name]
+		if !known || m.ID != n.ID || m.Zone != n.Attributes[config.Attribute] {
+			strange = true
+			continue
+		}
+		m.LastSeen = v.At
+		c.state.Roster[n.Name] = m
+	}
+	return strange
+}
+
+// readRoster takes the cluster's nodes in. Those that have been gone for long from a zone that is well without them are
+// no longer expected.
+func (c *Controller) readRoster(ctx context.Context, config Config) {
+	limited, cancel := context.WithTimeout(ctx, 2*readWithin)
+	defer cancel()
+	nodes, err := c.ask(limited).Roster(limited)
+	if err != nil || len(nodes) == 0 {
+		return // what we know goes on holding
+	}
+	now := c.Now()
+	c.roster = now
+	roster := maps.Clone(c.state.Roster)
+	for name, m := range roster {
+		left := c.state.Leaving != nil && c.state.Leaving.Zone == m.Zone
+		if !left && now.Sub(m.LastSeen) > forgetAfter && c.health.Zones[m.Zone].Fraction <= zoneFraction {
+			delete(roster, name)
+		}
+	}
+	scheme, direct := c.direct(limited)
+	for _, n := range nodes {
+		m := Member{
+			ID: n.ID, Name: n.Name, Zone: n.Attributes[config.Attribute], Processors: n.Processors, Heap: n.Heap, LastSeen: now,
+			Data: hasData(n.Roles), Eligible: slices.Contains(n.Roles, "master") || slices.Contains(n.Roles, "cluster_manager"),
+		}
+		if n.Address != "" {
+			m.Address = scheme + n.Address
+		}
+		if address := direct[n.ID]; address != "" {
+			m.Address = address
+		}
+		if before, known := roster[n.Name]; known && before.Address == m.Address {
+			m.Reached = before.Reached
+		}
+		roster[n.Name] = m
+	}
+	c.state.Roster = roster
+	for name, m := range roster {
+		if m.Address == "" || c.at[name] == m.Address {
+			continue
+		}
+		client, err := c.Client.At(m.Address)
+		if err != nil {
+			continue // an address that is none is one we cannot ask
+		}
+		if old := c.clients[name]; old != nil {
+			_ = old.Close()
+		}
+		c.clients[name], c.at[name] = client, m.Address
+	}
+}
+
+func hasData(roles []string) bool {
+	return slices.ContainsFunc(roles, func(role string) bool { return role == "data" || strings.HasPrefix(role, "data_") })
+}
+
+// direct finds out which node answers at each configured address, so that a cluster whose published addresses cannot be
+// reached from here can be asked node by node all the same.
+func (c *Controller) direct(ctx context.Context) (scheme string, addresses map[cluster.NodeID]string) {
+	scheme, addresses = "http://", map[cluster.NodeID]string{}
+	for _, address := range c.Addresses {
+		if at, err := url.Parse(address); err == nil && at.Scheme != "" {
+			scheme = at.Scheme + "://"
+		}
+		client, err := c.Client.At(address)
+		if err != nil {
+			continue
+		}
+		if id, err := client.Self(ctx); err == nil {
+			if _, twice := addresses[id]; !twice {
+				addresses[id] = address
+			}
+		}
+		_ = client.Close()
+	}
+	if len(c.Addresses) == 1 {
+		clear(addresses) // it may be a load balancer, behind which the next request meets another node
+	}
+	return scheme, addresses
+}
+
+// ask is a client of some node that is well.
+func (c *Controller) ask(context.Context) *es.Client {
+	for _, m := range c.members() {
+		if client := c.clients[m.Name]; client != nil && c.probes[m.Name] && c.health.Zones[m.Zone].Healthy() && (c.state.Leaving == nil || c.state.Leaving.Zone != m.Zone) {
+			return client
+		}
+	}
+	return c.Client
+}
+
+// aside reads what helps to judge: settings, copies, loads. Each may be missing.
+func (c *Controller) aside(ctx context.Context, config Config, v *View, quick bool) {
+	client := c.ask(ctx)
+	var wait sync.WaitGroup
+	limited, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	wait.Go(func() {
+		if settings := c.readSettings(limited, client, config); settings != nil {
+			v.Settings = settings
+		}
+	})
+	if verifying := c.state.Phase == Verifying; verifying || c.state.Write == Draining || c.looks%2 == 0 {
+		wait.Go(func() {
+			loads, silent, err := client.ZoneLoads(limited)
+			if err != nil {
+				return
+			}
+			v.Loads, v.Silent = map[cluster.NodeID]es.ZoneLoad{}, map[cluster.NodeID]bool{}
+			for _, l := range loads {
+				v.Loads[l.Node] = l
+			}
+			for _, id := range silent {
+				v.Silent[id] = true
+			}
+		})
+	}
+	if !quick {
+		wait.Go(func() {
+			if v.Product.Distribution != cluster.OpenSearch {
+				return
+			}
+			if copies, _, waits, err := client.ZoneHealth(limited, config.Attribute); err == nil {
+				v.Copies, v.TaskWait = copies, waits
+			}
+		})
+	}
+	wait.Wait()
+	c.settings = v.Settings
+}
+
+// readSettings reads the cluster's settings about zones from what a node has applied.
+func (c *Controller) readSettings(ctx context.Context, client *es.Client, config Config) *Settings {
+	request := es.SettingsRequest(c.Identity.Product)
+	request.Query.Set("local", "true")
+	var raw es.RawSettings
+	err := client.Ask(ctx, request, func(body io.Reader) (err error) {
+		raw, err = es.DecodeSettings(body)
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	parsed, err := raw.Cluster()
+	if err != nil {
+		return nil
+	}
+	orders, err := ReadOrders(raw.Persistent)
+	if err != nil {
+		c.pending(Note{Event: "broken_order", Text: err.Error()})
+	}
+	ignore, _ := raw.Effective("cluster.routing.ignore_weighted_routing")
+	return &Settings{
+		Aware: parsed.AwarenessAttributes, Forced: parsed.ForcedAwareness[config.Attribute], IgnoreWeights: ignore == "true",
+		Low: parsed.Low, Orders: orders,
+	}
+}
+
+// routing reads where every copy is, from what a node has applied.
+func (c *Controller) routing(ctx context.Context, v *View) *Routing {
+	ctx, cancel := context.WithTimeout(ctx, guardWithin)
+	defer cancel()
+	for _, client := range c.reachable(v) {
+		request := es.RoutingRequest(c.Identity.Product)
+		request.Query.Set("local", "true")
+		var r Routing
+		err := client.Ask(ctx, request, func(body io.Reader) (err error) {
+			r.Routing, err = es.DecodeRouting(body)
+			return err
+		})
+		if err != nil {
+			continue
+		}
+		if r.InSync, err = client.InSync(ctx); err != nil {
+			continue
+		}
+		if running, err := client.RunningSnapshots(ctx); err == nil {
+			r.Snapshots = len(running)
+		}
+		if v.Loads == nil {
+			if loads, _, err := client.ZoneLoads(ctx); err == nil { // the disks, for a guard
+				v.Loads = map[cluster.NodeID]es.ZoneLoad{}
+				for _, l := range loads {
+					v.Loads[l.Node] = l
+				}
+			}
+		}
+		slices.SortStableFunc(r.Copies, func(a, b es.RoutingCopy) int {
+			if a.Index != b.Index {
+				return strings.Compare(a.Index, b.Index)
+			}
+			return a.Shard - b.Shard
+		})
+		return &r
+	}
+	return nil
+}

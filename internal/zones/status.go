@@ -1,0 +1,131 @@
+package zones
+
+import (
+	"slices"
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/es"
+)
+
+// Status is what the controller knows and does, for people and programs.
+type Status struct {
+	At           time.Time             `json:"at"`
+	Mode         Mode                  `json:"mode"`
+	Attribute    string                `json:"attribute"`
+	Unsupported  string                `json:"unsupported,omitempty"` // why nothing but observing is possible
+	Isolated     string                `json:"isolated,omitempty"`    // why nothing is concluded: it may be us who are cut off
+	Phase        Phase                 `json:"phase"`
+	Write        WritePhase            `json:"write"`
+	Version      int64                 `json:"weights_version"` // -1 where there are none
+	Zones        []ZoneStatus          `json:"zones"`
+	Hold         *Hold                 `json:"hold,omitempty"`
+	Pin          string                `json:"pin,omitempty"`
+	Change       *Change               `json:"change,omitempty"`
+	Leaving      *Leaving              `json:"leaving,omitempty"`
+	Decommission es.DecommissionStatus `json:"decommission,omitempty"`
+	Due          time.Time             `json:"rotation_due,omitzero"`
+	Changed      time.Time             `json:"changed,omitzero"`  // when roles last changed
+	Blocked      []Check               `json:"blocked,omitempty"` // what holds up what is due
+	Would        string                `json:"would,omitempty"`   // the request that a dry run did not send
+	Owner        *Owner                `json:"owner,omitempty"`   // the other instance that runs the zones
+	Voters       int                   `json:"voters"`            // nodes whose votes count
+	Leader       string                `json:"leader,omitempty"`  // zone of the node that leads
+	Notes        []Note                `json:"notes,omitempty"`   // what was decided, refused or seen in this round
+	Loads        map[string]ZoneWork   `json:"work,omitempty"`    // since the nodes started, by zone
+
+	again bool
+}
+
+// ZoneStatus is one zone.
+type ZoneStatus struct {
+	Zone    string        `json:"zone"`
+	Role    Role          `json:"role"`
+	Weight  *float64      `json:"weight"` // null where none is set
+	Health  Health        `json:"health"`
+	Nodes   int           `json:"nodes"`    // data nodes in the cluster
+	Members int           `json:"expected"` // data nodes
+	Copies  es.ZoneCopies `json:"copies"`
+	// Endpoints are the addresses of the zone's nodes, for whoever keeps a load balancer's list.
+	Endpoints []string `json:"endpoints,omitempty"`
+}
+
+// ZoneWork is what a zone's nodes have done.
+type ZoneWork struct {
+	Queries    int64 `json:"queries"`
+	FailedOpen int64 `json:"fail_open"`
+}
+
+// report makes the status of a look.
+func (c *Controller) report(config Config, v *View) *Status {
+	s := &Status{
+		At: v.At, Mode: config.Mode, Attribute: config.Attribute, Unsupported: supported(v), Isolated: c.health.Isolated, Version: v.weights().Version,
+		Notes: c.extra,
+	}
+	c.extra = nil
+	out := decommissionOf(v)
+	s.Decommission = out.Status
+	roles := rolesOf(c.state.Roster.zones(), v.weights(), out)
+	present := v.present()
+	for _, zone := range c.state.Roster.zones() {
+		z := ZoneStatus{Zone: zone, Role: roles[zone], Health: c.health.Zones[zone], Copies: v.Copies[zone]}
+		if weight, weighed := v.weights().Values[zone]; weighed {
+			z.Weight = &weight
+		}
+		for _, m := range c.state.Roster.data(zone) {
+			z.Members++
+			if present[m.Name] {
+				z.Nodes++
+			}
+			if m.Address != "" {
+				z.Endpoints = append(z.Endpoints, m.Address)
+			}
+		}
+		s.Zones = append(s.Zones, z)
+	}
+	if v.State != nil {
+		s.Voters, s.Leader = len(v.State.Voters), v.leaderZone(c.state.Roster)
+	}
+	if v.Loads != nil {
+		s.Loads = map[string]ZoneWork{}
+		for id, l := range v.Loads {
+			zone := c.state.Roster.zoneOf(id)
+			w := s.Loads[zone]
+			w.Queries, w.FailedOpen = w.Queries+l.Queries, w.FailedOpen+l.FailedOpen
+			s.Loads[zone] = w
+		}
+	}
+	return s
+}
+
+// show publishes the status, with what the round made of it.
+func (c *Controller) show(s *Status) {
+	state := c.state
+	s.Phase, s.Write, s.Hold, s.Pin, s.Change, s.Leaving, s.Changed = state.Phase, state.Write, state.Hold, state.Pin, state.Change, state.Leaving, state.Changed
+	s.Notes = append(s.Notes, c.extra...)
+	c.extra = nil
+	if config := c.Config(); config.Rotation > 0 && !state.Changed.IsZero() && len(s.Zones) > 2 {
+		s.Due = state.Changed.Add(config.Rotation)
+	}
+	c.mu.Lock()
+	c.status = s
+	c.mu.Unlock()
+	if c.Observe != nil {
+		c.Observe(s)
+	}
+}
+
+// Status is that of the last look; nil before the first. It may be called at any time.
+func (c *Controller) Status() *Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+// Zone finds a zone's status.
+func (s *Status) Zone(name string) (ZoneStatus, bool) {
+	i := slices.IndexFunc(s.Zones, func(z ZoneStatus) bool { return z.Zone == name })
+	if i < 0 {
+		return ZoneStatus{}, false
+	}
+	return s.Zones[i], true
+}

@@ -1,0 +1,333 @@
+package zones
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/es"
+)
+
+// write is the side of the machine that takes a zone out of the cluster and lets it back, one at a time.
+func (d *deciding) write(order *Order) {
+	switch d.state.Write {
+	case Idle:
+		d.leave(order)
+	case Draining:
+		d.drain(order)
+	case Fencing:
+		d.fence()
+	case Gone:
+		d.comeBack(order)
+	case Rejoining:
+		d.rejoin()
+	case Recovering:
+		d.recovered()
+	}
+}
+
+// leave begins: searches leave the zone, and from the standby too they do not stay away any longer.
+func (d *deciding) leave(order *Order) {
+	s := d.state
+	zone, by, cause := "", "", ""
+	byHand := order != nil && order.Verb == OrderOut
+	if byHand {
+		zone, by, cause = order.Zone, order.By, "asked for by "+order.By
+		if d.config.Writes == Never {
+			d.refuse(order, "zones.write_failover is off")
+			return
+		}
+	} else if d.config.Writes == Auto {
+		for _, z := range d.zones() {
+			if h := d.health.Zones[z]; h.WriteImpaired {
+				zone, by, cause, order = z, "shardonnay", fmt.Sprintf("zone %s holds up writes (%s)", z, signalNames(h)), nil
+			}
+		}
+	}
+	if zone == "" || s.Phase == Starting || !d.routed() {
+		return
+	}
+	checks := d.forWrites(zone)
+	if d.block(checks...) {
+		d.refuse(order, texts(d.decision.Blocked))
+		return
+	}
+	if byHand {
+		d.answer(order, "zone "+zone+" drains for "+d.config.Drain.String()+" and is then taken out of the cluster")
+	}
+	now := d.view.At
+	h := d.health.Zones[zone]
+	s.Leaving = &Leaving{Zone: zone, By: by, Cause: cause, Ill: !h.Healthy(), Began: now, Deadline: now.Add(d.config.Drain)}
+	s.Write = Draining
+	d.note("drain", zone, "%s: zone %s drains until %s", cause, zone, s.Leaving.Deadline.Format(time.RFC3339))
+	weights := weightsFor(d.zones(), zone)
+	if w := d.view.weights(); !equalWeights(w.Values, weights) {
+		d.change(TakeOut, zone, cause, weights, now, checks)
+	}
+}
+
+func equalWeights(a, b map[string]float64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for zone, weight := range a {
+		if other, there := b[zone]; !there || other != weight {
+			return false
+		}
+	}
+	return true
+}
+
+// drain waits until what runs in the zone has ended, and lets a leader there hand over meanwhile.
+func (d *deciding) drain(order *Order) {
+	l, now := d.state.Leaving, d.view.At
+	h := d.health.Zones[l.Zone]
+	switch {
+	case order != nil && order.Verb == OrderAbort:
+		d.abort("asked for by " + order.By)
+		d.answer(order, "zone "+l.Zone+" stays, as a standby")
+		return
+	case now.Sub(l.Deadline) > staleAfter:
+		d.abort(fmt.Sprintf("the drain ended %s ago and nobody went on with it", round(now.Sub(l.Deadline))))
+		return
+	case order != nil:
+		d.refuse(order, "zone "+l.Zone+" is leaving")
+	}
+	if d.handOver() {
+		return
+	}
+	d.idle(l)
+	early := d.config.EarlyDrain && !l.Idle.IsZero() && now.Sub(l.Idle) >= idleFor
+	if now.Before(l.Deadline) && !early && !d.config.ServerTime {
+		return
+	}
+	if l.Ill && h.Healthy() && h.Fraction == 0 {
+		d.abort("zone " + l.Zone + " is well again")
+		return
+	}
+	d.decommission()
+}
+
+// abort leaves the zone where it is: a standby.
+func (d *deciding) abort(why string) {
+	s := d.state
+	d.note("abort", s.Leaving.Zone, "zone %s is not taken out: %s", s.Leaving.Zone, why)
+	votes := s.Leaving.HandedOver && !s.Leaving.Cleared
+	s.Write, s.Leaving = Idle, nil
+	if votes {
+		d.decision.Mutation = &Mutation{Clear: true}
+	}
+}
+
+// handOver takes the votes of the zone while the cluster is led from there, and gives them back once another leads. It
+// tells whether that is under way.
+func (d *deciding) handOver() bool {
+	l, now := d.state.Leaving, d.view.At
+	inside := d.view.leaderZone(d.roster) == l.Zone
+	switch {
+	case inside && !l.HandedOver:
+		if c := d.noForeignVotes(); !c.OK {
+			d.block(c)
+			return true
+		}
+		var nodes []cluster.NodeID
+		for _, m := range d.roster.of(l.Zone) {
+			if m.Eligible {
+				nodes = append(nodes, m.ID)
+			}
+		}
+		l.HandedOver, l.Asked = true, now
+		d.decision.Mutation = &Mutation{Exclude: nodes}
+		d.note("hand_over", l.Zone, "the cluster is led from zone %s: its %d nodes that may lead lose their vote until another leads", l.Zone, len(nodes))
+		return true
+	case l.HandedOver && !l.Cleared:
+		outside := d.view.State.Leader != "" && !inside
+		if !outside && now.Sub(l.Asked) < verifyWithin {
+			return true
+		}
+		l.Cleared = true
+		d.decision.Mutation = &Mutation{Clear: true}
+		if outside {
+			d.note("handed_over", l.Zone, "the cluster is led from zone %s", d.view.leaderZone(d.roster))
+		} else {
+			d.note("hand_over_failed", l.Zone, "no other node leads after %s: the server itself has to see to it", verifyWithin)
+		}
+		return true
+	}
+	return false
+}
+
+// idle notes since when nothing has run in the zone.
+func (d *deciding) idle(l *Leaving) {
+	if d.view.Loads == nil {
+		return
+	}
+	open := int64(0)
+	for _, m := range d.roster.of(l.Zone) {
+		open += d.view.Loads[m.ID].Open
+	}
+	switch {
+	case open > int64(len(d.roster.of(l.Zone))): // our own probe holds one connection to each
+		l.Idle = time.Time{}
+	case l.Idle.IsZero():
+		l.Idle = d.view.At
+	}
+}
+
+// decommission asks the server to take the zone out, with every guard looked at again.
+func (d *deciding) decommission() {
+	s, l := d.state, d.state.Leaving
+	if !d.routed() {
+		return
+	}
+	if d.block(d.forWrites(l.Zone)...) {
+		return
+	}
+	s.Write = Fencing
+	l.Asked, l.Undone = d.view.At, false
+	l.Tries++
+	m := &Mutation{Attribute: d.config.Attribute, Out: l.Zone}
+	if d.config.ServerTime {
+		m.Drain = d.config.Drain
+		s.Timer = d.view.At.Add(m.Drain)
+	}
+	d.decision.Mutation = m
+	d.note("decommission", l.Zone, "zone %s is taken out of the cluster", l.Zone)
+}
+
+// fence watches the server take the zone out.
+func (d *deciding) fence() {
+	s, l, now, out := d.state, d.state.Leaving, d.view.At, d.view.State.Decommission
+	since := now.Sub(l.Asked)
+	switch {
+	case out.Value != "" && out.Value != l.Zone:
+		return // foreign has held already
+	case out.Status == es.DecommissionSuccessful:
+		present := d.view.present()
+		for _, m := range d.roster.of(l.Zone) {
+			if present[m.Name] {
+				return
+			}
+		}
+		s.Write, l.Out = Gone, now
+		d.note("out", l.Zone, "zone %s is out after %s", l.Zone, round(now.Sub(l.Began)))
+	case out.Status == es.DecommissionFailed, out.Value == "" && !l.Undone && since > d.unanswered():
+		d.tryAgain(now)
+	case out.Value == "" && l.Undone:
+		// The server forgets who belongs to the zone while its nodes are not back: asked at once it would find nobody.
+		if now.Before(l.Again) || !d.allBack(l.Zone) {
+			return
+		}
+		d.decommission()
+	case out.Status == es.DecommissionDraining:
+		if since > d.config.Drain+2*timerSlack {
+			d.undo("drains")
+		}
+	case out.Value != "" && since > fenceWithin:
+		d.undo(string(out.Status))
+	}
+}
+
+// unanswered is how long a decommission that was asked for may not be seen in the state.
+func (d *deciding) unanswered() time.Duration { return max(10*time.Second, 2*d.config.Round) }
+
+// tryAgain asks once more after a pause, and then holds.
+func (d *deciding) tryAgain(now time.Time) {
+	l := d.state.Leaving
+	switch {
+	case l.Tries >= fenceTries:
+		d.state.Write, d.state.Leaving = Idle, nil
+		d.hold("fence_failed", "zone %s could not be taken out in %d tries; look at the log of the elected leader", l.Zone, l.Tries)
+	case l.Again.IsZero() || l.Again.Before(l.Asked):
+		l.Again = now.Add(fenceBackoff)
+		d.note("fence_failed", l.Zone, "the decommission of zone %s failed; it is tried again in %s", l.Zone, fenceBackoff)
+	case !now.Before(l.Again):
+		d.decommission()
+	}
+}
+
+// undo drops a decommission that is stuck. Its timer cannot be cancelled and would act on the next one: that waits it out.
+func (d *deciding) undo(at string) {
+	s, l := d.state, d.state.Leaving
+	l.Undone = true
+	l.Again = d.view.At.Add(fenceBackoff)
+	if t := s.Timer.Add(timerSlack); t.After(l.Again) && !s.Timer.IsZero() {
+		l.Again = t
+	}
+	if l.Tries >= fenceTries {
+		s.Write, s.Leaving = Idle, nil
+		d.hold("fence_stuck", "the decommission of zone %s is stuck (%s) for the %dth time", l.Zone, at, l.Tries)
+	}
+	d.decision.Mutation = &Mutation{Back: true}
+	d.note("fence_stuck", l.Zone, "the decommission of zone %s is stuck (%s): it is dropped, and asked for again after %s", l.Zone, at, l.Again.Format(time.RFC3339))
+}
+
+// allBack tells whether every node of the zone's roster is in the cluster.
+func (d *deciding) allBack(zone string) bool {
+	present := d.view.present()
+	return !slices.ContainsFunc(d.roster.of(zone), func(m Member) bool { return !present[m.Name] })
+}
+
+// comeBack lets a zone that is out back in, when a person says so or it has been reachable for long enough.
+func (d *deciding) comeBack(order *Order) {
+	s, l, now := d.state, d.state.Leaving, d.view.At
+	if d.view.State.Decommission.Value == "" {
+		s.Write, l.Returning = Rejoining, now
+		d.note("recommissioned", l.Zone, "somebody has recommissioned zone %s", l.Zone)
+		return
+	}
+	reachable := true
+	for _, m := range d.roster.of(l.Zone) {
+		answered, probed := d.view.Probes[m.Name]
+		reachable = reachable && probed && answered
+	}
+	switch {
+	case !reachable:
+		l.Reachable = time.Time{}
+	case l.Reachable.IsZero():
+		l.Reachable = now
+	}
+	byHand := order != nil && order.Verb == OrderRecommission
+	stable := !l.Reachable.IsZero() && now.Sub(l.Reachable) >= d.config.Stable
+	if !byHand && !(d.config.Writes == Auto && stable) {
+		d.refuse(order, "zone "+l.Zone+" is out of the cluster; recommission it first")
+		return
+	}
+	if byHand {
+		d.answer(order, "zone "+l.Zone+" may come back")
+	}
+	s.Write, l.Returning = Rejoining, now
+	d.decision.Mutation = &Mutation{Back: true}
+	d.note("recommission", l.Zone, "the nodes of zone %s may join again", l.Zone)
+}
+
+// rejoin waits for the zone's nodes.
+func (d *deciding) rejoin() {
+	s, l, now := d.state, d.state.Leaving, d.view.At
+	if d.allBack(l.Zone) {
+		s.Write, l.Joined = Recovering, now
+		d.note("rejoined", l.Zone, "every node of zone %s is back after %s", l.Zone, round(now.Sub(l.Returning)))
+		return
+	}
+	if now.Sub(l.Returning) > rejoinAlert && !l.Late {
+		l.Late = true
+		d.note("rejoin_late", l.Zone, "not all nodes of zone %s are back after %s: look at their logs, and restart them", l.Zone, rejoinAlert)
+	}
+}
+
+// recovered waits for the zone's copies: it stands by then.
+func (d *deciding) recovered() {
+	s, l, now := d.state, d.state.Leaving, d.view.At
+	n, counted := d.view.Copies[l.Zone]
+	if !counted || n.Initializing > 0 {
+		return
+	}
+	for _, zone := range d.zones() { // with a copy in every zone they have the same number
+		if other, there := d.view.Copies[zone]; zone != l.Zone && there && float64(n.Active) < wellFraction*float64(other.Active) {
+			return
+		}
+	}
+	d.note("recovered", l.Zone, "zone %s has all its copies again %s after it was let back, and stands by", l.Zone, round(now.Sub(l.Returning)))
+	s.Write, s.Leaving, s.Changed = Idle, nil, now // it serves at the next rotation at the earliest
+}
