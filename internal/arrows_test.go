@@ -42,6 +42,7 @@ var arrows = map[string][]string{
 	"internal/page":              {},
 	"internal/httpapi":           {"internal/cluster", "internal/history", "internal/model", "internal/page", "internal/plan", "internal/rebalance", "internal/version"},
 	"internal/doctor":            {"internal/cluster", "internal/es", "internal/mover"},
+	"internal/zones":             {"internal/cluster", "internal/es"},
 	"internal/sim":               {"internal/cluster"},
 	"internal/election":          {"internal/cluster", "internal/version"},
 }

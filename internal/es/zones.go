@@ -200,13 +200,13 @@ func (c *Client) PutZoneWeights(ctx context.Context, attribute string, weights m
 		texts[value] = strconv.FormatFloat(weight, 'f', -1, 64)
 	}
 	body := map[string]any{"weights": texts, "_version": version}
-	return c.Send(ctx, http.MethodPut, "/_cluster/routing/awareness/"+url.PathEscape(attribute)+"/weights", managerTimeout(), body, nil)
+	return c.Send(ctx, http.MethodPut, "/_cluster/routing/awareness/"+url.PathEscape(attribute)+"/weights", nil, body, nil)
 }
 
 // Decommission begins to take a zone's nodes out of the cluster. drain is how long the server lets what runs there end;
 // 0 is not at all. The zone's weight has to be 0.
 func (c *Client) Decommission(ctx context.Context, attribute, value string, drain time.Duration) error {
-	query := managerTimeout()
+	query := url.Values{}
 	if drain > 0 {
 		query.Set("delay_timeout", strconv.FormatInt(drain.Milliseconds(), 10)+"ms")
 	} else {
@@ -241,9 +241,6 @@ func discard(body io.Reader) error {
 	_, err := io.Copy(io.Discard, body)
 	return err
 }
-
-// managerTimeout bounds how long the server looks for a leader: our own next try is worth more than its waiting.
-func managerTimeout() url.Values { return url.Values{"cluster_manager_timeout": {"3s"}} }
 
 // RosterNode is a node as a client reaches it.
 type RosterNode struct {
