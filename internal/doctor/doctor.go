@@ -96,11 +96,23 @@ func (x *examination) health() {
 	}
 }
 
+// What acting needs, as an administrator gives it to the role that docs/operations.md makes for the daemon's user.
+const (
+	actingElasticsearch = `PUT /_security/role/shardonnay {"cluster":["monitor","monitor_snapshot","manage"],` +
+		`"indices":[{"names":["*"],"privileges":["monitor","view_index_metadata"],"allow_restricted_indices":true}]}`
+	actingOpenSearch = `PUT /_plugins/_security/api/roles/shardonnay {"cluster_permissions":["cluster_monitor","cluster:admin/snapshot/status",` +
+		`"cluster:admin/reroute","cluster:admin/settings/update"],"index_permissions":[{"index_patterns":["*"],` +
+		`"allowed_actions":["indices_monitor","indices:admin/get","indices:admin/aliases/get","indices:admin/data_stream/get"]}]}`
+)
+
 func (x *examination) privileges() {
 	if x.RerouteRefused != nil {
-		x.add("reroute-refused", Blocks, "cluster",
-			"Give the user the cluster privilege manage (Elasticsearch) or cluster:admin/reroute (OpenSearch); a managed service that refuses it leaves the modes observe and dry-run",
-			"the server does not let this user move copies: %v", x.RerouteRefused)
+		cure := actingOpenSearch
+		if x.s.Cluster.Product.Distribution == cluster.Elasticsearch {
+			cure = actingElasticsearch
+		}
+		x.add("reroute-refused", Blocks, "cluster", cure,
+			"the server does not let this user move copies; a managed service may let nobody, which leaves the modes observe and dry-run: %v", x.RerouteRefused)
 	}
 }
 
@@ -142,7 +154,7 @@ func (x *examination) balancers() {
 			"%d relocations are under way and the server's own balancer is on (%s)", x.s.Health.Relocating, s.RebalanceEnable)
 	}
 	if x.WishesRefused {
-		x.add("desired-balance-unreadable", Warns, "cluster", "Give the user the cluster privilege manage, which mode act needs anyway",
+		x.add("desired-balance-unreadable", Warns, "cluster", actingElasticsearch,
 			"this user may not read the server's desired balance: whether it would move copies back cannot be foretold")
 	}
 	if x.Wishes > 0 {

@@ -8,8 +8,10 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,46 +151,161 @@ func TestDoctor(t *testing.T) {
 	})
 }
 
-// A user who may not move copies, nor read what the server wishes. No product that can be had here checks users, so that a
-// proxy before a real cluster refuses as their security would.
-func TestDoctorMissesPrivileges(t *testing.T) {
-	for _, p := range []realcluster.Product{realcluster.OpenSearch2, realcluster.Elasticsearch8} {
-		t.Run(p.Name(), func(t *testing.T) {
-			c := realcluster.Shared(t, p)
-			target, err := url.Parse(c.Addresses()[0])
-			if err != nil {
+// TestDoctorSeesTheBalancer has the server level counts of copies slowly, with and without a desired balance. The cure is to do
+// nothing but let the daemon act.
+func TestDoctorSeesTheBalancer(t *testing.T) {
+	for _, p := range []realcluster.Product{realcluster.OpenSearch2, realcluster.Elasticsearch9} {
+		t.Run(p.Name(), func(t *testing.T) { seesTheBalancer(t, p) })
+	}
+}
+
+func seesTheBalancer(t *testing.T, p realcluster.Product) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	c := realcluster.Shared(t, p)
+	lopsided(ctx, t, c, 300)
+	if err := c.PutSettings(ctx, map[string]any{"indices.recovery.max_bytes_per_sec": "10kb", "cluster.routing.allocation.balance.threshold": nil}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WaitRelocating(ctx); err != nil {
+		t.Fatal(err)
+	}
+	finding := find(t, examine(t, c.Addresses()[0]), "balancer-active", "cluster")
+	t.Logf("%s %s: %s; cure: %s", finding.Severity, finding.Subject, finding.Text, finding.Cure)
+
+	d := startDaemon(t, onlyDisk(c, "act", ""))
+	d.await(t, time.Minute, "the end of a cycle", func(l logLine) bool { return l.Message == "cycle" })
+	owned := ids(examine(t, c.Addresses()[0]))
+	if slices.Contains(owned, "balancer-active") || !slices.Contains(owned, "ownership-held") {
+		t.Errorf("while a daemon acts, %v is found", owned)
+	}
+	if code := d.stop(t); code != 0 {
+		t.Errorf("the daemon ended with %d", code)
+	}
+	if err := c.PutSettings(ctx, map[string]any{"indices.recovery.max_bytes_per_sec": nil}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDoctorSeesNodes needs nodes that are restarted: one without a zone, then one that is upgraded before the other.
+func TestDoctorSeesNodes(t *testing.T) {
+	for _, upgrade := range []struct{ from, to realcluster.Product }{
+		{realcluster.OpenSearch2, realcluster.OpenSearch3},
+		{realcluster.Elasticsearch8, realcluster.Elasticsearch9},
+	} {
+		t.Run(upgrade.from.Name()+" to "+upgrade.to.Version, func(t *testing.T) {
+			upgrade.to.SkipUnlessAvailable(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			c := realcluster.Start(t, realcluster.Options{Product: upgrade.from, Nodes: 2, Zones: []string{"a", ""}, ProcessPerNode: true, Eligible: 1})
+			address := c.Addresses()[0]
+			if err := c.CreateIndex(ctx, realcluster.Index{Name: "heat", Node: "n0"}); err != nil {
 				t.Fatal(err)
 			}
-			forward := httputil.NewSingleHostReverseProxy(target)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/_cluster/reroute" || r.URL.Path == "/_internal/desired_balance" {
-					w.Header().Set("Content-Type", "application/json")
-					w.WriteHeader(http.StatusForbidden)
-					fmt.Fprintf(w, `{"error":{"type":"security_exception","reason":"action [%s] is unauthorized for user [eve]"},"status":403}`, r.URL.Path)
-					return
+			if err := c.PutSettings(ctx, map[string]any{"cluster.routing.allocation.awareness.attributes": "zone"}); err != nil {
+				t.Fatal(err)
+			}
+			found := func(id, subject string) doctor.Finding {
+				f := find(t, examine(t, address), id, subject)
+				t.Logf("%s %s: %s; cure: %s", f.Severity, f.Subject, f.Text, f.Cure)
+				return f
+			}
+			gone := func(id string) {
+				if left := examine(t, address); slices.Contains(ids(left), id) {
+					t.Errorf("after its cure %s is still found: %+v", id, left)
 				}
-				forward.ServeHTTP(w, r)
-			}))
-			defer server.Close()
-			findings := examine(t, server.URL)
-			refused := find(t, findings, "reroute-refused", "cluster")
-			if refused.Severity != doctor.Blocks || !strings.Contains(refused.Text, "unauthorized for user [eve]") {
-				t.Errorf("%+v", refused)
 			}
-			if p.HasDesiredBalance() {
-				find(t, findings, "desired-balance-unreadable", "cluster")
+
+			lacks := found("node-without-zone", "node/n1")
+			setting := regexp.MustCompile(`Set (\S+) in the node's configuration and restart it`).FindStringSubmatch(lacks.Cure)
+			if setting == nil {
+				t.Fatalf("the cure names no setting: %q", lacks.Cure)
 			}
-			if allowed := ids(examine(t, c.Addresses()[0])); slices.Contains(allowed, "reroute-refused") || slices.Contains(allowed, "desired-balance-unreadable") {
-				t.Errorf("%v is found where everything is allowed", allowed)
+			if err := c.Configure(ctx, 1, map[string]any{setting[1]: "b"}); err != nil {
+				t.Fatal(err)
 			}
+			gone("node-without-zone")
+
+			if err := c.Upgrade(ctx, 1, upgrade.to); err != nil {
+				t.Fatal(err)
+			}
+			mixed := found("mixed-versions", "cluster")
+			if !strings.Contains(mixed.Text, upgrade.from.Version) || !strings.Contains(mixed.Text, upgrade.to.Version) {
+				t.Errorf("the versions are not named: %s", mixed.Text)
+			}
+			// As the cure says: "Finish the rolling upgrade".
+			if err := c.Upgrade(ctx, 0, upgrade.to); err != nil {
+				t.Fatal(err)
+			}
+			gone("mixed-versions")
 		})
 	}
 }
 
-// examine runs the doctor.
+// TestDoctorMissesPrivileges has a user who may not move copies, nor read what the server wishes. TestSecured does that with
+// real users; no Elasticsearch that can be had here has any, so that a proxy before a real cluster refuses as its security
+// would until the cure has come by.
+func TestDoctorMissesPrivileges(t *testing.T) {
+	c := realcluster.Shared(t, realcluster.Elasticsearch8)
+	target, err := url.Parse(c.Addresses()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manages atomic.Bool
+	forward := httputil.NewSingleHostReverseProxy(target)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method == http.MethodPut && r.URL.Path == "/_security/role/shardonnay":
+			var role struct{ Cluster []string }
+			if err := json.NewDecoder(r.Body).Decode(&role); err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			manages.Store(slices.Contains(role.Cluster, "manage"))
+			fmt.Fprint(w, `{"role":{"created":false}}`)
+		case !manages.Load() && (r.URL.Path == "/_cluster/reroute" || r.URL.Path == "/_internal/desired_balance"):
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, `{"error":{"type":"security_exception","reason":"action [%s] is unauthorized for user [eve]"},"status":403}`, r.URL.Path)
+		default:
+			forward.ServeHTTP(w, r)
+		}
+	}))
+	defer server.Close()
+	findings := examine(t, server.URL)
+	refused := find(t, findings, "reroute-refused", "cluster")
+	if refused.Severity != doctor.Blocks || !strings.Contains(refused.Text, "unauthorized for user [eve]") {
+		t.Errorf("%+v", refused)
+	}
+	unreadable := find(t, findings, "desired-balance-unreadable", "cluster")
+	if unreadable.Cure != refused.Cure {
+		t.Errorf("two cures for one lack: %q and %q", refused.Cure, unreadable.Cure)
+	}
+	method, path, body := request(t, refused.Cure)
+	put, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if left := ids(examine(t, server.URL)); slices.Contains(left, "reroute-refused") || slices.Contains(left, "desired-balance-unreadable") {
+		t.Errorf("%v is found after the cure", left)
+	}
+}
+
+// examine runs the doctor against an address.
 func examine(t *testing.T, address string) []doctor.Finding {
 	t.Helper()
-	out, code := run(t, "doctor", "--address", address, "-o", "json")
+	return examined(t, "--address", address)
+}
+
+// examined runs the doctor with the flags.
+func examined(t *testing.T, flags ...string) []doctor.Finding {
+	t.Helper()
+	out, code := run(t, append([]string{"doctor", "-o", "json"}, flags...)...)
 	var answer struct{ Findings []doctor.Finding }
 	if err := json.Unmarshal([]byte(out), &answer); err != nil {
 		t.Fatalf("exit code %d: %v\n%s", code, err, out)
@@ -229,15 +346,19 @@ func cure(ctx context.Context, t *testing.T, c *realcluster.Cluster, words strin
 		}
 		return
 	}
-	method, rest, _ := strings.Cut(words, " ")
-	path, text, _ := strings.Cut(rest, " ")
-	var body any
-	if text != "" {
-		if err := json.Unmarshal([]byte(text), &body); err != nil {
-			t.Fatalf("%q is no request: %v", words, err)
-		}
-	}
+	method, path, body := request(t, words)
 	if err := c.Call(ctx, method, path, body, nil); err != nil {
 		t.Fatalf("%s: %v", words, err)
 	}
+}
+
+// request takes a request in words apart: PUT /path {"a":1}.
+func request(t *testing.T, words string) (method, path, body string) {
+	t.Helper()
+	method, rest, _ := strings.Cut(words, " ")
+	path, body, _ = strings.Cut(rest, " ")
+	if !strings.HasPrefix(path, "/") || body != "" && !json.Valid([]byte(body)) {
+		t.Fatalf("%q is no request", words)
+	}
+	return method, path, body
 }

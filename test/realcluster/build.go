@@ -1,11 +1,13 @@
 package realcluster
 
 import (
+	"archive/zip"
 	"context"
 	"crypto/sha256"
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -30,6 +32,7 @@ type launcher struct {
 	java      string // the java program
 	classPath string
 	archive   string // the JVM's own form of the server's classes
+	config    string // folder with the configuration that its plugins ship, where it has any
 }
 
 // Prepare gets the product ready to start: resolves its jars, compiles its launcher and records a class archive, unless
@@ -82,6 +85,7 @@ func (p Product) prepare(ctx context.Context) (launcher, error) {
 		java:      filepath.Join(home, "bin", "java"),
 		classPath: strings.Join(jars, string(os.PathListSeparator)), // the archive is valid for this very order
 		archive:   filepath.Join(folder, "classes.jsa"),
+		config:    filepath.Join(folder, pluginConfig),
 	}
 	if _, err := os.Stat(l.archive); err != nil {
 		if err := p.recordArchive(ctx, l); err != nil {
@@ -133,6 +137,9 @@ func (p Product) build(ctx context.Context, javaHome string, files []string, fol
 	if err := run(maven); err != nil {
 		return err
 	}
+	if err := unpackPlugins(jars, filepath.Join(folder, pluginConfig)); err != nil {
+		return err
+	}
 	compile := exec.CommandContext(ctx, filepath.Join(javaHome, "bin", "javac"), append([]string{
 		"--release", strconv.Itoa(p.minJava), "-nowarn", "-proc:none", "-cp", filepath.Join(jars, "*"),
 		"-d", classes,
@@ -143,6 +150,62 @@ func (p Product) build(ctx context.Context, javaHome string, files []string, fol
 	// A class archive needs a class path of jars only.
 	return run(exec.CommandContext(ctx, filepath.Join(javaHome, "bin", "jar"),
 		"--create", "--file", filepath.Join(jars, "launcher.jar"), "-C", classes, "."))
+}
+
+// pluginConfig is the folder of a prepared product with the configuration that its plugins ship.
+const pluginConfig = "plugin-config"
+
+// unpackPlugins turns the plugins among the jars, which are published as archives, into jars beside the others and
+// configuration files. What a plugin brings a second time under the same name is the same file.
+func unpackPlugins(jars, config string) error {
+	plugins, err := filepath.Glob(filepath.Join(jars, "*.zip"))
+	if err != nil {
+		return err
+	}
+	for _, name := range plugins {
+		if err := unpackPlugin(name, jars, config); err != nil {
+			return fmt.Errorf("unpack %s: %w", filepath.Base(name), err)
+		}
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unpackPlugin(name, jars, config string) error {
+	archive, err := zip.OpenReader(name)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	for _, entry := range archive.File {
+		var folder string
+		switch {
+		case path.Ext(entry.Name) == ".jar" && path.Dir(entry.Name) == ".":
+			folder = jars
+		case path.Ext(entry.Name) == ".yml" && path.Dir(entry.Name) == "config":
+			folder = config
+		default:
+			continue // its descriptor and tools
+		}
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+		packed, err := entry.Open()
+		if err != nil {
+			return err
+		}
+		content, err := io.ReadAll(packed)
+		packed.Close()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, path.Base(entry.Name)), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sourceFiles lists the embedded files the product's launcher is built from, and a short hash over them.

@@ -81,6 +81,9 @@ func (c *Cluster) send(ctx context.Context, n *node, method, path string, body, 
 	if len(payload) > 0 {
 		request.Header.Set("Content-Type", "application/json")
 	}
+	if c.Product.secured {
+		request.SetBasicAuth(Administrator, AdministratorPassword)
+	}
 	answer, err := c.client.Do(request)
 	if err != nil {
 		return err
@@ -147,6 +150,22 @@ func (c *Cluster) CreateIndex(ctx context.Context, index Index) error {
 // WaitGreen waits until all running nodes are in the cluster, every copy is started and none relocates.
 func (c *Cluster) WaitGreen(ctx context.Context) error {
 	return poll(ctx, func() error { return c.healthy(ctx) })
+}
+
+// WaitRelocating waits until copies are on their way between nodes.
+func (c *Cluster) WaitRelocating(ctx context.Context) error {
+	return poll(ctx, func() error {
+		var health struct {
+			Relocating int `json:"relocating_shards"`
+		}
+		if err := c.Get(ctx, "/_cluster/health?wait_for_events=languid", &health); err != nil {
+			return err
+		}
+		if health.Relocating == 0 {
+			return errors.New("no copy relocates")
+		}
+		return nil
+	})
 }
 
 // healthy is nil where WaitGreen has nothing to wait for. It answers after the changes of cluster state under way.

@@ -29,10 +29,10 @@ type Options struct {
 	Product Product
 
 	Nodes int      // default 6; named n0, n1, ...
-	Zones []string // node i has node.attr.zone Zones[i mod len]; default a, b, c
+	Zones []string // node i has node.attr.zone Zones[i mod len], none where that is empty; default a, b, c
 
-	// ProcessPerNode gives every node a process of its own, so that Kill, Freeze and Restart work. Starting takes three
-	// to five times as long. Otherwise all nodes are in one JVM.
+	// ProcessPerNode gives every node a process of its own, so that Kill, Freeze, Restart, Configure and Upgrade work.
+	// Starting takes three to five times as long. Otherwise all nodes are in one JVM.
 	ProcessPerNode bool
 
 	// Eligible is how many of the first nodes may be elected master; the others hold data only. Default: all, or three
@@ -47,7 +47,7 @@ type Options struct {
 type Node struct {
 	Name     string
 	Zone     string
-	Address  string // "http://127.0.0.1:PORT"
+	Address  string // "http://127.0.0.1:PORT"; https where the product is secured
 	Eligible bool   // may be elected master
 }
 
@@ -57,9 +57,8 @@ type Cluster struct {
 	Name    string // its cluster.name
 
 	options Options
-	java    []string // command line up to the home folders, without heap size
-	base    string   // folder with everything it writes
-	release func()   // lets go of the folder
+	base    string // folder with everything it writes
+	release func() // lets go of the folder
 	client  *http.Client
 	nodes   []*node
 
@@ -70,6 +69,8 @@ type node struct {
 	Node
 	httpPort, transportPort int
 	home                    string
+	settings                map[string]any // what its yml file says
+	java                    []string       // command line up to the home folders, without heap size
 	process                 *process
 	frozen                  bool
 }
@@ -111,10 +112,6 @@ func launch(ctx context.Context, options Options, l launcher, flags ...string) (
 	}
 	c = &Cluster{
 		Product: options.Product, Name: filepath.Base(base), options: options, base: base, release: release,
-		client: &http.Client{
-			Timeout:   time.Minute,
-			Transport: &http.Transport{MaxIdleConnsPerHost: 64},
-		},
 	}
 	defer func() {
 		if err != nil {
@@ -123,10 +120,19 @@ func launch(ctx context.Context, options Options, l launcher, flags ...string) (
 			c = nil
 		}
 	}()
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	c.client = &http.Client{Timeout: time.Minute, Transport: transport}
 	if err := c.layOut(); err != nil {
 		return c, err
 	}
-	c.java = l.command(options.Product, filepath.Join(base, "tmp"), flags)
+	if options.Product.secured {
+		if transport.TLSClientConfig, err = c.secure(l.config); err != nil {
+			return c, err
+		}
+	}
+	for _, n := range c.nodes {
+		n.java = l.command(options.Product, c.temporary(), flags)
+	}
 	if options.ProcessPerNode {
 		for _, n := range c.nodes {
 			if n.process, err = c.run(n); err != nil {
@@ -167,7 +173,7 @@ func (c *Cluster) layOut() error {
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(filepath.Join(c.base, "tmp"), 0o755); err != nil {
+	if err := os.Mkdir(c.temporary(), 0o755); err != nil {
 		return err
 	}
 	var seeds []string
@@ -176,7 +182,7 @@ func (c *Cluster) layOut() error {
 			Node: Node{
 				Name:     "n" + strconv.Itoa(i),
 				Zone:     c.options.Zones[i%len(c.options.Zones)],
-				Address:  "http://127.0.0.1:" + strconv.Itoa(ports[2*i]),
+				Address:  c.Product.scheme() + "://127.0.0.1:" + strconv.Itoa(ports[2*i]),
 				Eligible: i < c.options.Eligible,
 			},
 			httpPort: ports[2*i], transportPort: ports[2*i+1],
@@ -191,16 +197,25 @@ func (c *Cluster) layOut() error {
 				return err
 			}
 		}
-		text, err := json.MarshalIndent(c.nodeSettings(n, seeds), "", "  ") // JSON is YAML
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(n.home, "config", string(c.Product.Distribution)+".yml"), text, 0o644); err != nil {
+		n.settings = c.nodeSettings(n, seeds)
+		if err := c.writeSettings(n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// writeSettings writes the node's yml file.
+func (c *Cluster) writeSettings(n *node) error {
+	text, err := json.MarshalIndent(n.settings, "", "  ") // JSON is YAML
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(n.home, "config", string(c.Product.Distribution)+".yml"), text, 0o644)
+}
+
+// temporary is the folder for what the servers write for a while.
+func (c *Cluster) temporary() string { return filepath.Join(c.base, "tmp") }
 
 // nodeSettings is what the node's yml file says, the caller's settings last.
 func (c *Cluster) nodeSettings(n *node, seeds []string) map[string]any {
@@ -220,7 +235,6 @@ func (c *Cluster) nodeSettings(n *node, seeds []string) map[string]any {
 		"network.host":         "127.0.0.1",
 		"http.port":            n.httpPort,
 		"transport.port":       n.transportPort,
-		"node.attr.zone":       n.Zone,
 		"node.processors":      1, // small thread pools: many nodes share few cores
 
 		// All nodes report the machine's one disk. Bytes instead of percent, so that it may be as full as it likes;
@@ -229,6 +243,12 @@ func (c *Cluster) nodeSettings(n *node, seeds []string) map[string]any {
 		"cluster.routing.allocation.disk.watermark.high":        "20mb",
 		"cluster.routing.allocation.disk.watermark.flood_stage": "10mb",
 		"cluster.info.update.interval":                          "10s", // the least that is accepted
+	}
+	if n.Zone != "" {
+		settings["node.attr.zone"] = n.Zone
+	}
+	if c.Product.secured {
+		maps.Copy(settings, securitySettings)
 	}
 	if !n.Eligible {
 		settings["node.roles"] = []string{"data"}
@@ -266,7 +286,8 @@ func (c *Cluster) run(nodes ...*node) (*process, error) {
 	if len(nodes) > 1 {
 		heap = "-Xmx1500m"
 	}
-	args := append([]string{heap}, c.java[1:]...)
+	java := nodes[0].java
+	args := append([]string{heap}, java[1:]...)
 	for _, n := range nodes {
 		args = append(args, n.home)
 	}
@@ -274,7 +295,7 @@ func (c *Cluster) run(nodes ...*node) (*process, error) {
 	if len(nodes) == 1 {
 		log = nodes[0].Name + ".log"
 	}
-	return startProcess(c.java[0], args, c.base, filepath.Join(c.base, log))
+	return startProcess(java[0], args, c.base, filepath.Join(c.base, log))
 }
 
 // Nodes lists the nodes, in the order of their numbers.
@@ -334,7 +355,7 @@ func (c *Cluster) processes() []*process {
 	return slices.Collect(maps.Keys(seen))
 }
 
-// errOneProcess is the answer to Kill, Freeze and Restart of a node that has no process to itself.
+// errOneProcess is the answer to Kill, Freeze, Restart and the like of a node that has no process to itself.
 var errOneProcess = errors.New("the nodes share one process: start the cluster with ProcessPerNode")
 
 // Kill ends node i with SIGKILL and returns when its process is gone; the cluster notices a little later.
@@ -389,6 +410,37 @@ func (c *Cluster) Restart(ctx context.Context, i int) error {
 	n.process = p
 	c.mu.Unlock()
 	return c.waitFormed(ctx)
+}
+
+// Configure changes settings of node i's yml file, flat keys; nil removes one. Then it restarts the node.
+func (c *Cluster) Configure(ctx context.Context, i int, settings map[string]any) error {
+	if !c.options.ProcessPerNode {
+		return errOneProcess
+	}
+	n := c.nodes[i]
+	for key, value := range settings {
+		if n.settings[key] = value; value == nil {
+			delete(n.settings, key)
+		}
+	}
+	if err := c.writeSettings(n); err != nil {
+		return err
+	}
+	return c.Restart(ctx, i)
+}
+
+// Upgrade restarts node i as another version of the product, on its old data and settings, as in a rolling upgrade. The version
+// must be one that the rest of the cluster lets join. Product stays what the cluster was started as.
+func (c *Cluster) Upgrade(ctx context.Context, i int, p Product) error {
+	if !c.options.ProcessPerNode {
+		return errOneProcess
+	}
+	l, err := p.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	c.nodes[i].java = l.command(p, c.temporary(), nil)
+	return c.Restart(ctx, i)
 }
 
 // living lists the nodes whose process runs and is not frozen.

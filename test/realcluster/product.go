@@ -15,6 +15,7 @@ type Product struct {
 
 	minJava int    // oldest Java feature version that runs it; its launcher is compiled for that one
 	shared  string // folder under java/ with sources shared with another version; may be empty
+	secured bool   // it has the security plugin, and speaks HTTPS
 }
 
 // The products.
@@ -26,8 +27,13 @@ var (
 	Elasticsearch9 = Product{Distribution: cluster.Elasticsearch, Version: "9.5.3", minJava: 21, shared: "elasticsearch-8-and-9"}
 )
 
-// Products lists all products, whether or not they can run on this machine (Available tells), in the order tests run
-// them.
+// OpenSearchSecured has the real security plugin: users, roles, TLS. It is not among Products, which differ in how they place
+// copies: this one places them like OpenSearch2, and is the newest for which the plugin is published. No Elasticsearch with
+// security is.
+var OpenSearchSecured = Product{Distribution: cluster.OpenSearch, Version: "2.19.1", minJava: 17, secured: true}
+
+// Products lists all products that tests run on, whether or not they can run on this machine (Available tells), in the order
+// tests run them.
 func Products() []Product {
 	return []Product{OpenSearch2, OpenSearch3, Elasticsearch7, Elasticsearch8, Elasticsearch9}
 }
@@ -42,6 +48,14 @@ func (p Product) String() string { return p.Name() }
 func (p Product) HasDesiredBalance() bool {
 	v, err := cluster.ParseVersion(p.Version)
 	return err == nil && cluster.Product{Distribution: p.Distribution, Version: v}.HasDesiredBalance()
+}
+
+// scheme is that of its addresses.
+func (p Product) scheme() string {
+	if p.secured {
+		return "https"
+	}
+	return "http"
 }
 
 // Available is nil where this machine can run the product, else an error that says what is missing.

@@ -24,7 +24,7 @@ func main() {
 }
 
 func prepare(ctx context.Context) error {
-	for _, p := range realcluster.Products() {
+	for _, p := range append(realcluster.Products(), realcluster.OpenSearchSecured) {
 		if err := p.Available(); err != nil {
 			fmt.Printf("%-24s WILL NOT BE TESTED: %v\n", p, err)
 			continue
