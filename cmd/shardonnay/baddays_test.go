@@ -47,7 +47,7 @@ func TestBadDays(t *testing.T) {
 			name: "HTML from a proxy", before: func(c *sim.Cluster) { c.Inject(sim.Fault{Kind: sim.FaultHTML}) },
 			code: 3, words: []string{"web page"},
 		},
-		{name: "a node that does not answer", before: func(c *sim.Cluster) { c.Freeze("n2", true) }, code: 4, words: []string{"n2"}},
+		{name: "a node that does not answer", before: func(c *sim.Cluster) { c.Mute("n2", true) }, code: 4, words: []string{"n2"}},
 		{
 			name: "too many requests for good", before: func(c *sim.Cluster) { c.Inject(sim.Fault{Kind: sim.FaultStatus, Status: 429}) },
 			code: 3, words: []string{"429"},

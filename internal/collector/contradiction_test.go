@@ -93,7 +93,7 @@ func TestWhatHappensMeanwhile(t *testing.T) {
 			}),
 		},
 		{
-			"a node hangs", statsPath, func(c *sim.Cluster) { c.Freeze("n2", true) },
+			"a node hangs", statsPath, func(c *sim.Cluster) { c.Mute("n2", true) },
 			refused(NodeFailed, "node n2", "did not give its statistics", "Look at the node"),
 		},
 		{
@@ -150,7 +150,7 @@ func TestWhatHappensMeanwhile(t *testing.T) {
 			s, err := l.Collect(context.Background())
 			test.check(t, s, err)
 			// Whatever it was: the next collection is fine, unless what happened lasts.
-			l.Freeze("n2", false)
+			l.Mute("n2", false)
 			l.Advance(10 * time.Minute)
 			if s = l.collect(); s.Samples != 2 {
 				t.Errorf("afterwards %d samples", s.Samples)

@@ -105,13 +105,20 @@ type Cluster struct {
 
 	nodes       []*node // alive, in order of joining
 	nodeByID    map[string]*node
+	outside     []*node          // running, but not in the cluster
 	gone        map[string]*node // killed, by name: a restart brings back id and data
 	ordinal     int              // of the next node
 	master      *node            // nil: none elected
 	vacantUntil time.Duration    // no master is elected before
+	term        int64            // grows with every election
+	voters      []string         // ids of those who elect the master
+	exclusions  []exclusion
 
 	indices []*index // by name
 	series  []*series
+
+	weighted     *routingWeights // nil: never set
+	decommission *decommission   // nil: none
 
 	settings   settingsStore
 	rules      rules
@@ -138,6 +145,14 @@ type Cluster struct {
 	done       snapshotTally
 }
 
+// Open is what clients have open at a node, as its statistics tell; see Cluster.SetOpen.
+type Open struct {
+	HTTP     int // connections
+	Contexts int // searches between their phases, scrolls and points in time among them
+	Scrolls  int
+	Points   int // points in time
+}
+
 // node is one process. Its id and disk survive a restart, all else does not.
 type node struct {
 	spec      NodeSpec
@@ -158,11 +173,16 @@ type node struct {
 	transfers int          // recoveries that share its bandwidth
 
 	since    time.Duration // process start
-	frozen   bool          // answers no stats, though in the cluster
+	frozen   bool          // halted: answers nothing
+	mute     bool          // answers no statistics
+	last     *lastSeen     // what it knew when it was put out; nil: it is in the cluster
+	asks     uint64        // grows whenever it is decided anew when to ask to be let in, or to put it out
+	open     Open          // connections and contexts
 	broken   bool          // every recovery towards it fails
 	shutdown string        // Elasticsearch shutdown marker: REMOVE, RESTART, REPLACE, SIGTERM
 	departed totals        // what copies that left it had counted
 	rejected [2]float64    // search, write
+	failOpen int           // times its searches began to use copies that are weighed away
 	extra    int64         // bytes something else filled since the start
 	seenFree float64       // bytes free as the master last saw it
 	simCount int           // copies in a desired balance under computation
@@ -200,6 +220,7 @@ type group struct {
 	docs        float64
 	bytes       float64
 	serving     int
+	open        bool // only copies that are weighed away serve
 	phase       float64
 	desired     []*node // Elasticsearch 8.6+; nil: not computed yet
 	snapshot    *snapshot
@@ -354,6 +375,11 @@ func (c *Cluster) bump() {
 	}
 	c.version++
 	c.stateUUID = c.newID()
+	c.wake()
+}
+
+// wake lets those who wait for a change look again.
+func (c *Cluster) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

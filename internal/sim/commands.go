@@ -178,6 +178,8 @@ func init() { // filled here since "at" refers to the table itself
 		"start":     nodeEvent((*Cluster).Restart),
 		"freeze":    nodeEvent(func(c *Cluster, n string) bool { return c.Freeze(n, true) }),
 		"thaw":      nodeEvent(func(c *Cluster, n string) bool { return c.Freeze(n, false) }),
+		"mute":      nodeEvent(func(c *Cluster, n string) bool { return c.Mute(n, true) }),
+		"unmute":    nodeEvent(func(c *Cluster, n string) bool { return c.Mute(n, false) }),
 		"break":     nodeEvent(func(c *Cluster, n string) bool { return c.Break(n, true) }),
 		"mend":      nodeEvent(func(c *Cluster, n string) bool { return c.Break(n, false) }),
 		"restart":   parseRestart,
@@ -187,6 +189,7 @@ func init() { // filled here since "at" refers to the table itself
 		"upgrade":   parseUpgrade,
 		"master":    parseMaster,
 		"heat":      parseHeat,
+		"weights":   parseWeights,
 		"traffic":   parseTraffic,
 		"rollover":  namedEvent("series", (*Cluster).Rollover),
 		"delete":    namedEvent("index", (*Cluster).DeleteIndex),
@@ -576,6 +579,22 @@ func parseTraffic(a *arguments) action {
 	})
 }
 
+// parseWeights reads "weights zone a=1 b=1 c=0".
+func parseWeights(a *arguments) action {
+	attribute, values := a.word("attribute"), map[string]float64{}
+	for value, text := range a.rest() {
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			a.fault("%s=%s: no weight", value, text)
+		}
+		values[value] = x
+	}
+	return withCluster(func(_ *run, c *Cluster) error {
+		_, err := c.SetWeights(attribute, values)
+		return err
+	})
+}
+
 func parseMove(a *arguments) action {
 	index, shard, from, to := a.word("index"), a.word("shard"), a.word("node it is on"), a.word("node to go to")
 	return command(a, "move", index, shard, from, to)
@@ -623,7 +642,7 @@ func parseBusy(a *arguments) action {
 
 func parseFault(a *arguments) action {
 	f := Fault{
-		Kind: FaultKind(a.word("kind of fault")), Path: a.text("path", ""), Method: strings.ToUpper(a.text("method", "")),
+		Kind: FaultKind(a.word("kind of fault")), Node: a.text("node", ""), Path: a.text("path", ""), Method: strings.ToUpper(a.text("method", "")),
 		Status: a.whole("status", 503), Skip: a.whole("skip", 0), Count: a.whole("count", 1), Delay: a.time("delay", time.Second),
 	}
 	if !slices.Contains([]FaultKind{FaultStatus, FaultSlow, FaultCut, FaultHTML, FaultGarbage, FaultLost, FaultRefuse}, f.Kind) {

@@ -24,6 +24,7 @@ const (
 // Fault makes answers go wrong, on demand.
 type Fault struct {
 	Kind   FaultKind
+	Node   string        // whose own address the request came to; "": any address
 	Method string        // "": any
 	Path   string        // with * for anything; "": any
 	Status int           // FaultStatus: 429, 503, 403, ...
@@ -49,12 +50,12 @@ func (c *Cluster) ClearFaults() {
 	c.faults = nil
 }
 
-// faultFor is what this request meets, if anything; it counts as met.
-func (c *Cluster) faultFor(method, path string) *Fault {
+// faultFor is what this request meets at a node's address ("": the cluster's), if anything; it counts as met.
+func (c *Cluster) faultFor(node, method, path string) *Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, f := range c.faults {
-		if f.Method != "" && f.Method != method || f.Path != "" && !matchWildcard(f.Path, path) {
+		if f.Node != "" && f.Node != node || f.Method != "" && f.Method != method || f.Path != "" && !matchWildcard(f.Path, path) {
 			continue
 		}
 		if f.Skip > 0 {

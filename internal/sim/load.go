@@ -3,6 +3,7 @@ package sim
 import (
 	"hash/fnv"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -86,7 +87,7 @@ func (c *Cluster) totalsOf(s *shardCopy) totals {
 	if to <= from {
 		return t
 	}
-	if s.share > 0 && g.search > 0 {
+	if s.share > 0 && g.search > 0 && !s.node.frozen {
 		busy := g.search * s.share * c.wobbled(s, from, to)
 		t.search += busy
 		t.queries += busy / g.queryCost
@@ -102,7 +103,7 @@ func (c *Cluster) totalsOf(s *shardCopy) totals {
 // group are spread evenly over the phase, so that what one gets more another gets less.
 func (c *Cluster) wobbled(s *shardCopy, from, to float64) float64 {
 	a := c.cfg.Noise
-	if c.rules.adaptive && s.group.serving > 1 {
+	if c.rules.adaptive && c.weighing() == nil && s.group.serving > 1 {
 		a = 0.5
 	}
 	if a == 0 {
@@ -140,28 +141,15 @@ func (c *Cluster) rerate(g *group) {
 	if idx.closed {
 		g.search = 0
 	}
-	if p := g.primary(); idx.closed || !idx.written() || idx.blocked || idx.rules.writeBlock || p == nil || !p.active() {
+	if p := g.primary(); idx.closed || !idx.written() || idx.blocked || idx.rules.writeBlock || p == nil || !p.active() || g.hangs() {
 		g.write, g.docsRate = 0, 0
 	}
-	g.serving = 0
-	sum := 0.0
-	for _, s := range g.copies {
-		s.share, s.slot = 0, g.serving
-		if !s.active() || idx.closed {
-			continue
-		}
-		g.serving++
-		s.share = 1
-		if c.rules.adaptive {
-			s.share = 0.5 + fraction(s.aid) // adaptive selection has favourites
-		}
-		sum += s.share
-	}
-	for _, s := range g.copies {
-		if s.share > 0 {
-			s.share /= sum
-		}
-	}
+	c.shareByWeight(g)
+}
+
+// hangs tells whether writes do: they wait for every copy that is in sync.
+func (g *group) hangs() bool {
+	return slices.ContainsFunc(g.copies, func(s *shardCopy) bool { return s.active() && s.node != nil && s.node.frozen })
 }
 
 // fraction turns a text into a number in [0,1) that is always the same.

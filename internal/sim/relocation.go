@@ -125,6 +125,9 @@ func (c *Cluster) repace() {
 }
 
 func (c *Cluster) bandwidth(n *node) float64 {
+	if n.frozen {
+		return 0
+	}
 	limit := c.rules.maxBytesPerSec
 	if n.spec.Bandwidth > 0 && (limit <= 0 || n.spec.Bandwidth < limit) {
 		return n.spec.Bandwidth

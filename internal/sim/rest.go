@@ -3,7 +3,9 @@ package sim
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,11 +25,13 @@ type route struct {
 	master       bool                  // fails while there is no master
 	wait         func(*call) *apiError // runs first, without the lock, and may let time pass
 	do           func(*call) *apiError
+	then         func(*call) *apiError // runs last, without the lock, and may let time pass
 }
 
 // call is one request being answered.
 type call struct {
 	c      *Cluster
+	node   *node // that answers; nil in a cluster without nodes
 	r      *http.Request
 	vars   map[string]string
 	query  url.Values
@@ -45,26 +49,97 @@ var commonParams = []string{"filter_path", "pretty", "human", "error_trace", "fo
 // maxBody bounds what a request may send: more than any command needs.
 const maxBody = 64 << 20
 
-// Handler answers REST requests for the cluster. It may be served at any address, several at once; all speak for the
-// same cluster, as its nodes do.
-func (c *Cluster) Handler() http.Handler {
+// Handler answers REST requests for the cluster: each goes to the first node that answers, as through a load balancer.
+// It may be served at any address, several at once.
+func (c *Cluster) Handler() http.Handler { return c.NodeHandler("") }
+
+// NodeHandler answers REST requests as one node does: not at all while its process is halted (Freeze) or gone (Kill), and
+// for itself where it is put out of the cluster. "" is any node, as for Handler.
+func (c *Cluster) NodeHandler(name string) http.Handler {
 	routes := c.routes()
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 		if err != nil {
 			return // the client went away
 		}
-		fault := c.faultFor(r.Method, r.URL.EscapedPath())
+		n, err := c.reach(r.Context(), name)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		fault := c.faultFor(name, r.Method, r.URL.EscapedPath())
 		if fault != nil && fault.before(c, rw, r) {
 			return
 		}
-		out := c.answer(routes, r, body)
+		out := c.answer(routes, n, r, body)
 		if fault != nil {
 			out = fault.after(out)
 		}
 		out.send(rw, r)
 	})
 }
+
+// errNoProcess is what a request meets at the address of a node that is gone.
+var errNoProcess = errors.New("no process listens here")
+
+// reach is the node a request goes to: the one named, or any. It waits as long as that is halted.
+func (c *Cluster) reach(ctx context.Context, name string) (*node, error) {
+	for {
+		c.mu.RLock()
+		n, halted := c.entry(name)
+		changed := c.changed
+		c.mu.RUnlock()
+		switch {
+		case n != nil, name == "" && !halted:
+			return n, nil
+		case !halted:
+			return nil, errNoProcess
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// entry is the node of that name, or the first, if it is not halted.
+func (c *Cluster) entry(name string) (n *node, halted bool) {
+	if name != "" {
+		n := c.process(name)
+		if n != nil && n.frozen {
+			return nil, true
+		}
+		return n, false
+	}
+	for _, list := range [][]*node{c.nodes, c.outside} {
+		for _, n := range list {
+			if !n.frozen {
+				return n, false
+			}
+			halted = true
+		}
+	}
+	return nil, halted
+}
+
+// stale is what the node that answers knew last, where it is out of the cluster and has noticed; else nil.
+func (cl *call) stale() *lastSeen {
+	if n := cl.node; n != nil && n.last != nil && cl.c.now-n.last.at >= noticeTime {
+		return n.last
+	}
+	return nil
+}
+
+// view is the cluster as the node that answers knows it.
+func (cl *call) view() view {
+	if last := cl.stale(); last != nil {
+		return last.view
+	}
+	return cl.c.seen()
+}
+
+// hasMaster tells whether the node that answers knows a master.
+func (cl *call) hasMaster() bool { return cl.view().master != nil }
 
 // reply is a finished answer.
 type reply struct {
@@ -102,14 +177,14 @@ func (a *reply) send(rw http.ResponseWriter, r *http.Request) {
 }
 
 // answer finds the endpoint and runs it.
-func (c *Cluster) answer(routes []route, r *http.Request, body []byte) *reply {
+func (c *Cluster) answer(routes []route, n *node, r *http.Request, body []byte) *reply {
 	if s := c.served.Load(); s != nil {
 		s.catchUp()
 		if s.speed <= 0 && s.perRequest > 0 {
 			c.Advance(s.perRequest)
 		}
 	}
-	cl := &call{c: c, r: r, query: r.URL.Query(), body: body, status: 200}
+	cl := &call{c: c, node: n, r: r, query: r.URL.Query(), body: body, status: 200}
 	err := c.authorize(r)
 	if err == nil {
 		err = c.dispatch(routes, cl)
@@ -253,6 +328,23 @@ func (c *Cluster) run(rt *route, cl *call) *apiError {
 			return err
 		}
 	}
+	if rt.master && !cl.flag("local") {
+		if err := cl.awaitMaster(); err != nil {
+			return err
+		}
+	}
+	changed, err := c.runLocked(rt, cl)
+	if err == nil && rt.then != nil {
+		err = rt.then(cl)
+	}
+	if err == nil && changed {
+		err = cl.awaitPublished()
+	}
+	return err
+}
+
+// runLocked carries the request out and reports whether that changed the cluster's state.
+func (c *Cluster) runLocked(rt *route, cl *call) (changed bool, err *apiError) {
 	if rt.write {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -260,10 +352,43 @@ func (c *Cluster) run(rt *route, cl *call) *apiError {
 		c.mu.RLock()
 		defer c.mu.RUnlock()
 	}
-	if rt.master && c.master == nil && cl.query.Get("local") != "true" {
-		return c.noMaster()
+	if rt.master && !cl.hasMaster() && !cl.flag("local") {
+		return false, c.noMaster()
 	}
-	return rt.do(cl)
+	version := c.version
+	err = rt.do(cl)
+	return c.version != version, err
+}
+
+// awaitMaster waits while the master is halted: whoever has a request for it waits for its answer, until the others put
+// it out and elect another.
+func (cl *call) awaitMaster() *apiError {
+	c := cl.c
+	halted := func() bool { return c.master != nil && c.master.frozen }
+	c.mu.RLock()
+	wait := halted()
+	c.mu.RUnlock()
+	if !wait {
+		return nil
+	}
+	return cl.await(2*failureTime, func() bool { return c.master != nil && !halted() })
+}
+
+// awaitPublished waits, after a change, for halted nodes to take note of it: up to half a minute, though it is done long
+// before.
+func (cl *call) awaitPublished() *apiError {
+	c := cl.c
+	return cl.await(publishTime, func() bool {
+		return !slices.ContainsFunc(c.nodes, func(n *node) bool { return n.frozen })
+	})
+}
+
+// await is waitFor for a request.
+func (cl *call) await(d time.Duration, done func() bool) *apiError {
+	if err := cl.c.waitFor(cl.r.Context(), d, done); err != nil {
+		return &apiError{status: 503, kind: "timeout_exception", reason: err.Error()}
+	}
+	return nil
 }
 
 func (c *Cluster) noMaster() *apiError {
@@ -363,18 +488,23 @@ func (c *Cluster) selectIndices(expression, expand string, fallback string) ([]*
 	return list, nil
 }
 
-// selectNodes are the live nodes an expression names: ids, names, wildcards, addresses, roles, attributes, _master.
-func (c *Cluster) selectNodes(expression string) []*node {
+// selectNodes are the live nodes an expression names: ids, names, wildcards, addresses, roles, attributes, _master. The one
+// that answers knows itself also where it is out of the cluster.
+func (cl *call) selectNodes(expression string) []*node {
+	c, all := cl.c, cl.c.nodes
+	if cl.node != nil && cl.node.last != nil {
+		all = append(slices.Clone(all), cl.node)
+	}
 	if expression == "" || expression == "_all" || expression == "*" {
-		return c.nodes
+		return all
 	}
 	chosen := map[*node]bool{}
 	for _, part := range splitList(expression) {
-		for _, n := range c.nodes {
+		for _, n := range all {
 			key, value, pair := strings.Cut(part, ":")
 			role := pair && (strings.HasPrefix(key, "data") || slices.Contains([]string{"master", "ingest", "cluster_manager"}, key))
 			switch {
-			case part == "_local" && n == c.nodes[0],
+			case part == "_local" && n == cl.node,
 				(part == "_master" || part == "_cluster_manager") && n == c.master,
 				n.id == part, matchWildcard(part, n.spec.Name), n.ip == part, n.spec.Host == part,
 				pair && !role && n.zone[key] != "" && matchWildcard(value, n.zone[key]):
@@ -385,7 +515,7 @@ func (c *Cluster) selectNodes(expression string) []*node {
 		}
 	}
 	var list []*node
-	for _, n := range c.nodes {
+	for _, n := range all {
 		if chosen[n] {
 			list = append(list, n)
 		}

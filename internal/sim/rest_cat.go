@@ -239,7 +239,7 @@ func (cl *call) catAllocation() (*table, *apiError) {
 		}
 	}
 	t.defaults = t.columns
-	for _, n := range c.selectNodes(cl.vars["nodes"]) {
+	for _, n := range cl.selectNodes(cl.vars["nodes"]) {
 		if !n.isData() {
 			continue
 		}

@@ -28,7 +28,7 @@ func (c *Cluster) routes() []route {
 		{
 			method: get, path: "/_cluster/health", master: true, wait: (*call).awaitHealth, do: (*call).health,
 			params: "wait_for_status wait_for_no_relocating_shards wait_for_no_initializing_shards wait_for_nodes wait_for_events " +
-				"wait_for_active_shards timeout level local" + masterTimeout + " expand_wildcards awareness_attribute",
+				"wait_for_active_shards timeout level local" + masterTimeout + " expand_wildcards" + c.healthParams(),
 		},
 		{method: get, path: "/_cluster/state", master: true, params: state, do: (*call).state},
 		{method: get, path: "/_cluster/state/{metrics}", master: true, params: state, do: (*call).state},
@@ -66,6 +66,7 @@ func (c *Cluster) routes() []route {
 			route{method: get, path: "/_internal/desired_balance", master: true, do: (*call).desiredBalance},
 			route{method: del, path: "/_internal/desired_balance", master: true, write: true, do: (*call).deleteDesiredBalance})
 	}
+	list = append(list, c.zoneRoutes()...)
 	list = append(list, c.catRoutes(cat)...)
 	return append(list, c.indexRoutes(expand, masterTimeout)...)
 }
@@ -76,8 +77,8 @@ func (cl *call) root() *apiError {
 		return nil
 	}
 	name := ""
-	if len(c.nodes) > 0 {
-		name = c.nodes[0].spec.Name
+	if cl.node != nil {
+		name = cl.node.spec.Name
 	}
 	w.str("name", name)
 	w.str("cluster_name", c.cfg.Name)
@@ -229,6 +230,9 @@ func (cl *call) awaitHealth() *apiError {
 
 func (cl *call) health() *apiError {
 	c, w := cl.c, cl.w
+	if err := cl.zonedHealth(); err != nil {
+		return err
+	}
 	n := c.counts()
 	met, err := cl.healthMet()
 	if err != nil {
@@ -241,14 +245,18 @@ func (cl *call) health() *apiError {
 		return nil
 	}
 	w.str("cluster_name", c.cfg.Name)
-	w.str("status", c.statusOf(n))
+	status, seen := c.statusOf(n), cl.view()
+	if cl.stale() != nil {
+		status = "red"
+	}
+	w.str("status", status)
 	w.bool("timed_out", !met)
-	w.int("number_of_nodes", int64(len(c.nodes)))
-	w.int("number_of_data_nodes", int64(len(c.topology.data)))
+	w.int("number_of_nodes", int64(len(seen.nodes)))
+	w.int("number_of_data_nodes", int64(seen.data))
 	if !c.elastic() {
-		w.bool("discovered_master", c.master != nil)
+		w.bool("discovered_master", cl.hasMaster())
 		if c.at(2, 0) {
-			w.bool("discovered_cluster_manager", c.master != nil)
+			w.bool("discovered_cluster_manager", cl.hasMaster())
 		}
 	}
 	active, primaries, total := 0, 0, 0
@@ -278,8 +286,11 @@ func (cl *call) health() *apiError {
 		percent = 100 * float64(active) / float64(total)
 	}
 	w.num("active_shards_percent_as_number", percent)
-	if level := cl.query.Get("level"); level == "indices" || level == "shards" {
+	switch level := cl.query.Get("level"); {
+	case level == "indices" || level == "shards":
 		cl.healthIndices()
+	case level == "awareness_attributes" && c.hasWeights() && c.at(2, 5):
+		cl.zoneHealth()
 	}
 	w.end()
 	return nil

@@ -23,7 +23,7 @@ func (cl *call) nodesInfo() *apiError {
 	want := func(m string) bool {
 		return len(metrics) == 0 || slices.Contains(metrics, m) || slices.Contains(metrics, "_all")
 	}
-	list := c.selectNodes(nodes)
+	list := cl.selectNodes(nodes)
 	if !w.obj("") {
 		return nil
 	}
@@ -99,8 +99,8 @@ func (cl *call) nodesInfo() *apiError {
 				w.end()
 			}
 			if want("http") && w.obj("http") {
-				w.strs("bound_address", []string{n.ip + ":9200"})
-				w.str("publish_address", n.ip+":9200")
+				w.strs("bound_address", []string{c.httpAddress(n)})
+				w.str("publish_address", c.httpAddress(n))
 				w.int("max_content_length_in_bytes", 100<<20)
 				w.end()
 			}
@@ -110,6 +110,16 @@ func (cl *call) nodesInfo() *apiError {
 	}
 	w.end()
 	return nil
+}
+
+// httpAddress is where the node answers: its own port where it has one.
+func (c *Cluster) httpAddress(n *node) string {
+	if s := c.served.Load(); s != nil {
+		if addr := s.NodeAddr(n.spec.Name); addr != "" {
+			return addr
+		}
+	}
+	return n.ip + ":9200"
 }
 
 const heapBytes = 16 << 30
@@ -143,25 +153,24 @@ func (cl *call) nodesHeader(total int, failed []*node) {
 	w.str("cluster_name", cl.c.cfg.Name)
 }
 
-// awaitFrozen passes the request's timeout where a node it needs does not answer. Without a timeout the products wait
-// for ever; half a minute of virtual time stands for that.
+// awaitFrozen passes the request's timeout where a node it needs does not answer. Without a timeout it ends when the
+// cluster puts the node out; a minute of virtual time stands for ever.
 func (cl *call) awaitFrozen() *apiError {
-	cl.c.mu.RLock()
-	frozen := slices.ContainsFunc(cl.c.selectNodes(cl.vars["nodes"]), func(n *node) bool { return n.frozen })
-	cl.c.mu.RUnlock()
-	limit, bad := cl.timeout(30 * time.Second)
-	if bad != nil || !frozen {
+	limit, bad := cl.timeout(time.Minute)
+	if bad != nil {
 		return bad
 	}
-	if err := cl.c.Sleep(cl.r.Context(), limit); err != nil {
-		return &apiError{status: 503, kind: "timeout_exception", reason: err.Error()}
-	}
-	return nil
+	return cl.await(limit, func() bool {
+		return !slices.ContainsFunc(cl.selectNodes(cl.vars["nodes"]), (*node).silent)
+	})
 }
+
+// silent tells whether the node gives no statistics.
+func (n *node) silent() bool { return n.frozen || n.mute }
 
 var nodeMetrics = []string{
 	"indices", "os", "process", "jvm", "thread_pool", "fs", "transport", "http", "breaker", "script",
-	"discovery", "ingest", "adaptive_selection", "indexing_pressure", "allocations", "_all",
+	"discovery", "ingest", "adaptive_selection", "indexing_pressure", "allocations", "weighted_routing", "_all",
 }
 
 var shardMetrics = []string{
@@ -190,7 +199,11 @@ func (cl *call) parseMetrics(text string, known []string) (metricSet, *apiError)
 
 func (cl *call) nodesStats() *apiError {
 	c, w := cl.c, cl.w
-	metrics, err := cl.parseMetrics(cl.vars["metrics"], nodeMetrics)
+	known := nodeMetrics
+	if !c.countsFailOpen() {
+		known = slices.DeleteFunc(slices.Clone(known), func(m string) bool { return m == "weighted_routing" })
+	}
+	metrics, err := cl.parseMetrics(cl.vars["metrics"], known)
 	if err != nil {
 		return err
 	}
@@ -203,11 +216,10 @@ func (cl *call) nodesStats() *apiError {
 	if badLevel && c.elastic() {
 		return illegal("level parameter must be one of [node] or [indices] or [shards] but was [%s]", level)
 	}
-	list := c.selectNodes(cl.vars["nodes"])
+	list := cl.selectNodes(cl.vars["nodes"])
 	var failed []*node
 	for _, n := range list {
-		if n.frozen || badLevel { // OpenSearch leaves it to the nodes to object
-
+		if n.silent() || badLevel { // OpenSearch leaves it to the nodes to object
 			failed = append(failed, n)
 		}
 	}
@@ -311,6 +323,18 @@ func (cl *call) nodeStats(n *node, metrics, sub metricSet, level string) {
 		}
 		w.end()
 	}
+	if metrics.has("http") && w.obj("http") {
+		w.int("current_open", int64(n.open.HTTP))
+		w.int("total_opened", int64(n.open.HTTP))
+		w.end()
+	}
+	if metrics.has("weighted_routing") && c.countsFailOpen() && w.obj("weighted_routing") {
+		if w.obj("stats") {
+			w.int("fail_open_count", int64(n.failOpen))
+			w.end()
+		}
+		w.end()
+	}
 	if metrics.has("fs") && w.obj("fs") {
 		cl.nodeFS(n, now)
 		w.end()
@@ -396,7 +420,7 @@ func (cl *call) nodeIndices(n *node, sum totals, sub metricSet, level string) {
 		stored += c.bytesNow(s.group)
 	}
 	f := figures{
-		totals: sum, docs: docs, bytes: stored, reserved: arriving, shards: len(n.copies), asSource: asSource, asTarget: asTarget,
+		open: n.open, totals: sum, docs: docs, bytes: stored, reserved: arriving, shards: len(n.copies), asSource: asSource, asTarget: asTarget,
 		uptime: (c.now - n.since).Seconds(),
 	}
 	cl.figures(f, sub)
@@ -460,7 +484,7 @@ func (cl *call) shutdowns() *apiError {
 		return nil
 	}
 	if w.arr("nodes") {
-		for _, n := range cl.c.selectNodes(cl.vars["nodes"]) {
+		for _, n := range cl.selectNodes(cl.vars["nodes"]) {
 			if n.shutdown == "" || !w.obj("") {
 				continue
 			}

@@ -40,15 +40,18 @@ func (cl *call) writeState(want func(string) bool, indices []*index) {
 		w.int("version", c.version)
 		w.str("state_uuid", c.stateUUID)
 	}
-	master := ""
-	if c.master != nil {
-		master = c.master.id
+	master := func(key string) {
+		if m := cl.view().master; m != nil {
+			w.str(key, m.id)
+		} else {
+			w.null(key)
+		}
 	}
 	if want("master_node") {
-		w.str("master_node", master)
+		master("master_node")
 	}
 	if want("cluster_manager_node") && !c.elastic() && c.at(2, 0) {
-		w.str("cluster_manager_node", master)
+		master("cluster_manager_node")
 	}
 	if want("blocks") {
 		cl.stateBlocks()
@@ -111,7 +114,7 @@ func (cl *call) stateNodes() {
 	if !w.obj("nodes") {
 		return
 	}
-	for _, n := range c.nodes {
+	for _, n := range cl.view().nodes {
 		if !w.obj(n.id) {
 			continue
 		}
@@ -162,6 +165,9 @@ func (cl *call) stateMetadata(indices []*index) {
 	}
 	w.str("cluster_uuid", c.uuid)
 	w.bool("cluster_uuid_committed", true)
+	cl.stateCoordination()
+	cl.stateWeights()
+	cl.stateDecommission()
 	if w.obj("indices") {
 		for _, idx := range indices {
 			if !w.obj(idx.name) {

@@ -10,6 +10,7 @@ type figures struct {
 	docs, bytes, reserved float64
 	shards                int
 	asSource, asTarget    int
+	open                  Open
 	uptime                float64 // seconds since the counters began
 	rate                  totals  // per second, for the load figures newer Elasticsearch has
 }
@@ -100,7 +101,7 @@ func (cl *call) figures(f figures, sub metricSet) {
 		w.end()
 	}
 	if sub.has("search") && w.obj("search") {
-		w.int("open_contexts", 0)
+		w.int("open_contexts", int64(f.open.Contexts))
 		w.count("query_total", f.queries)
 		w.count("query_time_in_millis", millis(f.search*(1-fetchShare)))
 		w.int("query_current", 0)
@@ -109,7 +110,12 @@ func (cl *call) figures(f figures, sub metricSet) {
 		w.int("fetch_current", 0)
 		w.int("scroll_total", 0)
 		w.int("scroll_time_in_millis", 0)
-		w.int("scroll_current", 0)
+		w.int("scroll_current", int64(f.open.Scrolls))
+		if !c.elastic() && c.at(2, 4) {
+			w.int("point_in_time_total", int64(f.open.Points))
+			w.int("point_in_time_time_in_millis", 0)
+			w.int("point_in_time_current", int64(f.open.Points))
+		}
 		w.int("suggest_total", 0)
 		w.int("suggest_time_in_millis", 0)
 		w.int("suggest_current", 0)

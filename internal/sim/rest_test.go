@@ -20,25 +20,38 @@ func TestREST(t *testing.T) {
 	datadriven.Walk(t, "testdata/rest", func(t *testing.T, path string) {
 		r := &run{ctx: t.Context(), o: RunOptions{Out: io.Discard}}
 		var handler http.Handler
+		do := func(text string) string {
+			var out strings.Builder
+			r.o.Out = &out
+			s, err := ParseScenario(path, strings.NewReader(text))
+			if err != nil {
+				return err.Error() + "\n"
+			}
+			for _, st := range s.steps {
+				r.line = st.line
+				if err := st.do(r); err != nil {
+					return err.Error() + "\n"
+				}
+			}
+			return out.String()
+		}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "scenario":
-				var out strings.Builder
-				r.o.Out = &out
-				s, err := ParseScenario(path, strings.NewReader(d.Input))
-				if err != nil {
-					return err.Error() + "\n"
-				}
-				for _, st := range s.steps {
-					r.line = st.line
-					if err := st.do(r); err != nil {
-						return err.Error() + "\n"
-					}
+				out := do(d.Input)
+				if r.c == nil {
+					return out
 				}
 				handler = r.c.Handler()
-				return out.String()
-			case "http":
+				return out
+			case "http": // node=n3 asks at that node's own address
+				var node string
+				if d.MaybeScanArgs(t, "node", &node); node != "" {
+					return request(t, r.c, r.c.NodeHandler(node), d.Input)
+				}
 				return request(t, r.c, handler, d.Input)
+			case "then": // more of the scenario
+				return do(d.Input)
 			}
 			t.Fatalf("no command %q", d.Cmd)
 			return ""

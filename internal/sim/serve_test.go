@@ -321,3 +321,117 @@ func TestTLS(t *testing.T) {
 		t.Error("a client that does not know the certificate is content")
 	}
 }
+
+// TestEveryNodeAtItsOwnAddress: what is asked of one node is answered by that one, hangs while its process is halted, and
+// breaks while it is gone; the common address goes on answering.
+func TestEveryNodeAtItsOwnAddress(t *testing.T) {
+	c, s, client := served(t, three, Options{PerNode: true})
+	name := func(addr string) (string, error) {
+		_, body, err := get(t, client, "http://"+addr+"/?filter_path=name")
+		return body, err
+	}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		if got, err := name(s.NodeAddr(n)); err != nil || got != fmt.Sprintf(`{"name":%q}`, n) {
+			t.Errorf("%s answers %s %v", n, got, err)
+		}
+	}
+	_, published, _ := get(t, client, s.URL()+"/_nodes/http?filter_path=nodes.*.http.publish_address")
+	if !strings.Contains(published, s.NodeAddr("n2")) {
+		t.Errorf("n2 at %s publishes other addresses: %s", s.NodeAddr("n2"), published)
+	}
+
+	c.Kill("n1")
+	if got, err := name(s.NodeAddr("n1")); err == nil {
+		t.Errorf("a node that is gone answers %s", got)
+	}
+	if got, err := name(s.Addr()); err != nil || got != `{"name":"n2"}` {
+		t.Errorf("the common address answers %s %v", got, err)
+	}
+	c.Restart("n1")
+	if _, err := name(s.NodeAddr("n1")); err != nil {
+		t.Errorf("a restarted node does not answer at its old address: %v", err)
+	}
+
+	c.Freeze("n2", true)
+	answered := make(chan string)
+	go func() {
+		got, _ := name(s.NodeAddr("n2"))
+		answered <- got
+	}()
+	if got, err := name(s.Addr()); err != nil || got != `{"name":"n3"}` {
+		t.Errorf("the common address answers %s %v", got, err)
+	}
+	select {
+	case got := <-answered:
+		t.Errorf("a halted node answers %s", got)
+	default:
+	}
+	c.Freeze("n2", false)
+	if got := <-answered; got != `{"name":"n2"}` {
+		t.Errorf("once it runs on it answers %s", got)
+	}
+
+	if _, err := c.AddNode(NodeSpec{Name: "late"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := name(s.NodeAddr("late")); err != nil || got != `{"name":"late"}` {
+		t.Errorf("a node that came later answers %s %v", got, err)
+	}
+}
+
+// TestHaltedNodes: a halted process is put out after half a minute and comes back; with the master halted nothing can be
+// changed until another is elected, and a change is answered late while any node is.
+func TestHaltedNodes(t *testing.T) {
+	c, s, client := served(t, three, Options{PerNode: true})
+	begun := c.Now()
+	c.Freeze("n3", true)
+	if err := put(t, client, s.URL()+"/_cluster/settings", `{"persistent":{"cluster.info.update.interval":"20s"}}`); err != nil {
+		t.Fatal(err)
+	}
+	if took := c.Now().Sub(begun); took != publishTime {
+		t.Errorf("a change was answered after %s", took)
+	}
+	c.Advance(5 * time.Second)
+	nodes := func() int {
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		return len(c.nodes)
+	}
+	if n := nodes(); n != 2 {
+		t.Errorf("%d nodes are in the cluster", n)
+	}
+	c.Freeze("n3", false)
+	c.Advance(2 * time.Second)
+	if n := nodes(); n != 3 {
+		t.Errorf("%d nodes are in the cluster after it runs on", n)
+	}
+
+	begun = c.Now()
+	c.Freeze(c.Master(), true)
+	if status, _, err := get(t, client, "http://"+s.NodeAddr("n2")+"/_cluster/health"); err != nil || status != 200 {
+		t.Errorf("%d %v", status, err)
+	}
+	if took := c.Now().Sub(begun); took != failureTime+electionTime || c.Master() != "n2" {
+		t.Errorf("%s was elected after %s", c.Master(), took)
+	}
+	if why := inconsistency(c); why != "" {
+		t.Error(why)
+	}
+}
+
+func put(t *testing.T, client *http.Client, url, body string) error {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	res.Body.Close()
+	if res.StatusCode != 200 {
+		return fmt.Errorf("PUT %s: %s", url, res.Status)
+	}
+	return nil
+}

@@ -207,6 +207,7 @@ func (c *Cluster) known() map[string]setting {
 		routing + "disk.watermark.flood_stage":           {"95%", watermark},
 		"cluster.info.update.interval":                   {"30s", timeValue(10 * time.Second)},
 		"cluster.max_shards_per_node":                    {"1000", wholeNumber(1)},
+		"cluster.max_voting_config_exclusions":           {"10", wholeNumber(1)},
 		"cluster.blocks.read_only":                       {"false", boolean},
 		"indices.recovery.max_bytes_per_sec":             {"40mb", byteSize},
 		"indices.recovery.max_concurrent_file_chunks":    {"2", wholeNumber(1)},
@@ -245,7 +246,22 @@ func (c *Cluster) known() map[string]setting {
 	known[routing+"load_awareness.flat_skew"] = setting{"2", wholeNumber(2)}
 	known[routing+"balance.prefer_primary"] = setting{"false", boolean}
 	known[routing+"shard_movement_strategy"] = setting{"NO_PREFERENCE", nil}
-	known[routing+"awareness.balance"] = setting{"false", boolean}
+	if c.at(2, 2) {
+		known[routing+"awareness.balance"] = setting{"false", boolean}
+	}
+	if c.hasWeights() {
+		known["cluster.routing.weighted.default_weight"] = setting{"1.0", number(1)}
+		known["cluster.search.ignore_awareness_attributes"] = setting{"true", boolean}
+	}
+	if c.hasWeights() && c.at(2, 5) {
+		known["cluster.routing.weighted.fail_open"] = setting{"true", boolean}
+	}
+	if c.hasWeights() && c.at(2, 6) {
+		known["cluster.routing.weighted.strict"] = setting{"true", boolean}
+	}
+	if c.hasWeights() && c.at(2, 7) {
+		known["cluster.routing.ignore_weighted_routing"] = setting{"false", boolean}
+	}
 	return known
 }
 
@@ -354,7 +370,11 @@ type rules struct {
 	maxBytesPerSec                        float64
 	adaptive                              bool
 	balanceShard, balanceIndex, threshold float64
-	capacity, flatSkew                    int // load_awareness
+	ignoreWeights, failOpen               bool
+	exclusions                            int           // at most so many nodes without a vote
+	defaultWeight                         float64       // of a value without one
+	askAgain                              time.Duration // between two tries of a decommissioned node to be let in
+	capacity, flatSkew                    int           // load_awareness
 	skew                                  float64
 }
 
@@ -401,6 +421,9 @@ func (c *Cluster) applySettings() {
 		r.capacity = whole(routing + "load_awareness.provisioned_capacity")
 		r.flatSkew = whole(routing + "load_awareness.flat_skew")
 		r.skew = num(routing + "load_awareness.skew_factor")
+		r.defaultWeight = num("cluster.routing.weighted.default_weight")
+		r.failOpen = s.text("cluster.routing.weighted.fail_open") == "true"
+		r.ignoreWeights = s.text("cluster.routing.ignore_weighted_routing") == "true"
 	}
 	for level, t := range map[string]*threshold{"low": &r.low, "high": &r.high, "flood_stage": &r.flood} {
 		key := routing + "disk.watermark." + level
@@ -409,6 +432,11 @@ func (c *Cluster) applySettings() {
 		if _, ok := s.known[room]; ok && t.bytes == 0 && (!s.explicit(key) || s.explicit(room)) {
 			t.headroom, _ = parseBytes(s.text(room))
 		}
+	}
+	r.exclusions = whole("cluster.max_voting_config_exclusions")
+	r.askAgain = 2 * time.Minute
+	if text, ok := s.yml["discovery.find_peers_interval_during_decommission"]; ok {
+		r.askAgain, _ = parseTime(text)
 	}
 	r.infoInterval, _ = parseTime(s.text("cluster.info.update.interval"))
 	r.maxBytesPerSec, _ = parseBytes(s.text("indices.recovery.max_bytes_per_sec"))
@@ -485,12 +513,12 @@ func (c *Cluster) changeSettings(persistent, transient map[string]any) *apiError
 		c.settings.persistent, c.settings.transient = before[0], before[1]
 		return err
 	}
-	adaptive := c.rules.adaptive
+	old := c.rules
 	for _, g := range c.allGroups() {
 		c.settle(g) // with the old selection
 	}
 	c.applySettings()
-	if adaptive != c.rules.adaptive {
+	if old.adaptive != c.rules.adaptive || old.ignoreWeights != c.rules.ignoreWeights || old.failOpen != c.rules.failOpen {
 		c.reloadAll()
 	}
 	c.scheduleLook()

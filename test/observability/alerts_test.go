@@ -135,7 +135,7 @@ var stories = map[string]story{
 	},
 	"a node does not answer": {
 		fires: []string{"ShardonnaySnapshotIncomplete"}, settings: settings{"mode": "dry-run"}, after: cycled,
-		plant: func(_ *testing.T, s *scene) { s.cluster.Freeze("n2", true) },
+		plant: func(_ *testing.T, s *scene) { s.cluster.Mute("n2", true) },
 	},
 	"no node may hold data": {
 		fires: []string{"ShardonnayInfeasible"}, settings: settings{"mode": "dry-run"},
