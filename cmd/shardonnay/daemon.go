@@ -24,6 +24,7 @@ import (
 	"github.com/shardonnay/shardonnay/internal/solver/clp"
 	"github.com/shardonnay/shardonnay/internal/solver/worker"
 	"github.com/shardonnay/shardonnay/internal/version"
+	"github.com/shardonnay/shardonnay/internal/zones"
 )
 
 // daemon is the loop with everything around it.
@@ -35,6 +36,7 @@ type daemon struct {
 	session *session
 	log     *zap.Logger
 	started time.Time
+	zones   *zoneKeeper // nil where zones.mode is off
 }
 
 // series are the metrics of a daemon, and the registry that they are scraped from.
@@ -101,7 +103,28 @@ func newDaemon(s *session, current func() *config.Config, past *history.History,
 		Log:      log,
 	}
 	d.observeLoop()
+	if c.Zones.Mode != string(zones.Off) {
+		if d.zones, err = newZoneKeeper(s, current, d.metrics, log, clock); err != nil {
+			return nil, err
+		}
+		d.loop.Hold = d.zones.busy
+		d.mover.HoldWhile(d.zones.busy)
+	}
 	return d, nil
+}
+
+// run runs the loop, and beside it the zone controller where there is one, until ctx ends.
+func (d *daemon) run(ctx context.Context) error {
+	if d.zones == nil {
+		return d.loop.Run(ctx)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.zones.run(ctx)
+	}()
+	defer func() { <-ended }()
+	return d.loop.Run(ctx)
 }
 
 // loopSettings is what a cycle reads of the configuration. The limits of a cycle cut the plan and not the problem: many

@@ -101,7 +101,7 @@ func runDemo(ctx context.Context, out io.Writer, seed uint64, limit time.Duratio
 	run, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- d.loop.Run(run) }()
+	go func() { ended <- d.run(run) }()
 	show.watch(ctx, limit)
 	if stay && ctx.Err() == nil {
 		err := show.summary(before, api.URL(), true)

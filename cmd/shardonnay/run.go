@@ -18,6 +18,7 @@ import (
 	"github.com/shardonnay/shardonnay/internal/history"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
+	"github.com/shardonnay/shardonnay/internal/zones"
 )
 
 func newRun() *cobra.Command {
@@ -42,7 +43,7 @@ const reconnectAfter = 10 * time.Second
 
 // What ends a term before the process is told to end. The next term starts over.
 var (
-	errRebuild = errors.New("the configuration of the connection, the measuring, the ownership or the election has changed")
+	errRebuild = errors.New("the configuration of the connection, the measuring, the ownership, the election or the zones has changed")
 	errDeposed = fmt.Errorf("the Lease is lost: %w", rebalance.ErrDeposed)
 	errCutOff  = fmt.Errorf("the cluster cannot be reached from here: %w", rebalance.ErrDeposed)
 )
@@ -158,7 +159,7 @@ func (s *service) work(ctx context.Context, end context.CancelCauseFunc, link *s
 		d.loop.Pause()
 		d.observeLoop()
 	}
-	if err := d.loop.Run(ctx); err != nil {
+	if err := d.run(ctx); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); startsOver(cause) {
@@ -218,9 +219,10 @@ func (s *service) watch(ctx context.Context, end context.CancelCauseFunc) {
 	})
 }
 
-// madeOnce is the part of a configuration from which the client, the collector, the ownership and the election are made.
+// madeOnce is the part of a configuration from which the client, the collector, the ownership, the election and the zone
+// controller are made.
 func madeOnce(c *config.Config) []any {
-	return []any{c.Connection, c.Sampling, c.Ownership, c.Election, c.Balance.Measured(), c.Balance.Capacity}
+	return []any{c.Connection, c.Sampling, c.Ownership, c.Election, c.Balance.Measured(), c.Balance.Capacity, c.Zones.Mode == string(zones.Off), c.Zones.Attribute}
 }
 
 // about is what the HTTP interface says of this process, whatever it is at.

@@ -7,6 +7,7 @@ import (
 	"github.com/shardonnay/shardonnay/internal/config"
 	"github.com/shardonnay/shardonnay/internal/election"
 	"github.com/shardonnay/shardonnay/internal/mover"
+	"github.com/shardonnay/shardonnay/internal/zones"
 )
 
 // collectorOptions is what the collector takes of the configuration.
@@ -68,5 +69,14 @@ func moverConfig(c *config.Config) mover.Config {
 			UndoneAllowed: c.Stop.UndoneMoves,
 		},
 		Poll: pollMoves, Patience: min(patience, c.Cycle.Deadline/3), UnknownWait: unknownWait, StuckAfter: stuckAfter,
+	}
+}
+
+// zonesConfig is what the zone controller takes of the configuration.
+func zonesConfig(c *config.Zones) zones.Config {
+	return zones.Config{
+		Mode: zones.Mode(c.Mode), Attribute: c.Attribute, Round: c.Round, Rotation: c.Rotation, Clear: c.ClearAfter, Hold: c.HoldFor,
+		Writes: zones.WriteMode(c.WriteFailover), Drain: c.Drain, ServerTime: c.DrainBy == "server", EarlyDrain: c.EarlyDrain, Stable: c.StableFor,
+		Exempt: c.ExemptIndices, Canary: c.CanaryIndex,
 	}
 }

@@ -28,7 +28,7 @@ var readElsewhere = map[string]string{
 // A key that nothing reads would be obeyed by nobody, without a word.
 func TestEveryKeyHasAnEffect(t *testing.T) {
 	wired := func(c *config.Config) string {
-		return fmt.Sprintf("%#v %#v %#v %#v %#v %#v", collectorOptions(c), moverConfig(c), lease(&c.Ownership, "an election"), candidacy(c), c.Policy(), c.Connection.Client())
+		return fmt.Sprintf("%#v %#v %#v %#v %#v %#v %#v", collectorOptions(c), moverConfig(c), lease(&c.Ownership, "an election"), candidacy(c), c.Policy(), c.Connection.Client(), zonesConfig(&c.Zones))
 	}
 	def := config.Default()
 	tried := 0
@@ -77,8 +77,11 @@ func change(t *testing.T, name string, field reflect.Value) {
 		*value += 4096
 	case *string:
 		*value += "x"
-		if name == "stop.status" {
+		switch name {
+		case "stop.status":
 			*value = "yellow"
+		case "zones.drain_by":
+			*value = "server"
 		}
 	case *[]string:
 		*value = append(slices.Clone(*value), "http://other:9200")

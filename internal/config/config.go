@@ -22,6 +22,7 @@ type Config struct {
 	Stop       Stop       `key:"stop"`
 	Ownership  Ownership  `key:"ownership"`
 	Election   Election   `key:"election"`
+	Zones      Zones      `key:"zones"`
 	Solver     Solver     `key:"solver"`
 	State      State      `key:"state"`
 	HTTP       HTTP       `key:"http"`
@@ -144,6 +145,23 @@ type Election struct {
 	Kubeconfig string `key:"kubeconfig"` // path; empty inside a pod
 }
 
+// Zones says how the zone controller runs the zones of a cluster; docs/zones.md explains it.
+type Zones struct {
+	Mode          string        `key:"mode"`           // off, observe, dry-run or act
+	Attribute     string        `key:"attribute"`      // awareness attribute that names a node's zone
+	Rotation      time.Duration `key:"rotation"`       // from one change of roles to the next; 0 is never
+	Round         time.Duration `key:"round"`          // from one look to the next
+	ClearAfter    time.Duration `key:"clear_after"`    // for which a zone has to be well to count as healthy again
+	HoldFor       time.Duration `key:"hold_for"`       // after which a hold that nobody ended is over
+	WriteFailover string        `key:"write_failover"` // off, approve or auto
+	Drain         time.Duration `key:"drain"`          // between a zone's last search and its leaving the cluster
+	DrainBy       string        `key:"drain_by"`       // controller or server
+	EarlyDrain    bool          `key:"early_drain"`    // end a drain once the zone has been idle for a minute
+	StableFor     time.Duration `key:"stable_for"`     // for which a zone that is out has to be reachable to come back by itself
+	ExemptIndices []string      `key:"exempt_indices"` // patterns of indices that need no copy in the zones that serve
+	CanaryIndex   string        `key:"canary_index"`   // for searches and writes that prove each zone; empty for none
+}
+
 // Solver bounds the search.
 type Solver struct {
 	TimeLimit time.Duration `key:"time_limit"`
@@ -203,9 +221,13 @@ func Default() Config {
 			NodeSettle: 5 * time.Minute, DiskMargin: 1 << 30, Storm: 10, Calm: 15 * time.Minute, UndoneMoves: 2,
 		},
 		Ownership: Ownership{Holder: defaultHolder(), Lease: 3 * time.Minute, Renew: time.Minute},
-		Solver:    Solver{TimeLimit: 10 * time.Second, Seed: 1, TargetGap: 0.002},
-		HTTP:      HTTP{Listen: "127.0.0.1:9750"},
-		Log:       Log{Level: "info", Format: "console"},
+		Zones: Zones{
+			Mode: "off", Attribute: "zone", Rotation: 30 * time.Minute, Round: 5 * time.Second, ClearAfter: 10 * time.Minute, HoldFor: 30 * time.Minute,
+			WriteFailover: "approve", Drain: 5 * time.Minute, DrainBy: "controller", StableFor: 15 * time.Minute,
+		},
+		Solver: Solver{TimeLimit: 10 * time.Second, Seed: 1, TargetGap: 0.002},
+		HTTP:   HTTP{Listen: "127.0.0.1:9750"},
+		Log:    Log{Level: "info", Format: "console"},
 	}
 }
 

@@ -105,11 +105,13 @@ func TestEveryKeyCanBeSetByEnvironmentAlone(t *testing.T) {
 		"ownership.lease": "10m", "cycle.interval": "31s", "cycle.time_limit": "32s", "cycle.deadline": "33s",
 		"http.listen": ":9", "http.debug": "true", "http.token_file": write(t, "token"), "state.dir": "/s",
 		"log.level": "debug", "log.format": "json", "connection.aws.service": "aoss", "balance.write_factor": "3",
+		"zones.mode": "observe", "zones.attribute": "az", "zones.rotation": "20m", "zones.write_failover": "off", "zones.early_drain": "true",
+		"zones.exempt_indices": ".*,scratch-*", "zones.canary_index": "proof",
 	}
 	// These exclude others of the above; the tests of faults and secrets set them.
 	excluded := map[string]bool{
 		"connection.api_key_file": true, "connection.ca_file": true, "connection.aws.region": true,
-		"election.lease": true, "election.namespace": true, "election.kubeconfig": true,
+		"election.lease": true, "election.namespace": true, "election.kubeconfig": true, "zones.drain_by": true,
 	}
 	for _, k := range keys {
 		value, given := values[k.name]

@@ -77,6 +77,8 @@ func (l *loader) validate(c *Config) {
 
 	l.validateElection(c)
 
+	l.validateZones(&c.Zones)
+
 	l.between("solver.time_limit", c.Solver.TimeLimit, 100*time.Millisecond, time.Hour)
 	if c.Solver.TimeLimit > c.Cycle.TimeLimit {
 		l.fault("solver.time_limit", "%s is longer than the cycle has (cycle.time_limit, %s); make it shorter",
@@ -157,6 +159,31 @@ func (l *loader) validateElection(c *Config) {
 		if given.value != "" {
 			l.fault(given.key, "given without election.lease; name the Lease, or leave both out")
 		}
+	}
+}
+
+func (l *loader) validateZones(c *Zones) {
+	l.oneOf("zones.mode", c.Mode, "off", "observe", "dry-run", "act")
+	if c.Attribute == "" || strings.ContainsFunc(c.Attribute, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(",/*", r) }) {
+		l.fault("zones.attribute", "%q is no awareness attribute; write the name behind node.attr., for example zone", c.Attribute)
+	}
+	l.between("zones.rotation", c.Rotation, 0, 7*24*time.Hour)
+	l.between("zones.round", c.Round, time.Second, time.Minute)
+	if c.Rotation > 0 && c.Rotation < 4*c.Round && !l.has("zones.round") { // a change is seen through in two or three looks
+		l.fault("zones.rotation", "%s is shorter than four rounds (%s), in which one change could not be seen through; make it longer, or 0s for none",
+			duration(c.Rotation), duration(4*c.Round))
+	}
+	l.between("zones.clear_after", c.ClearAfter, time.Second, 24*time.Hour)
+	l.between("zones.hold_for", c.HoldFor, time.Second, 7*24*time.Hour)
+	l.oneOf("zones.write_failover", c.WriteFailover, "off", "approve", "auto")
+	l.between("zones.drain", c.Drain, 0, time.Hour)
+	l.oneOf("zones.drain_by", c.DrainBy, "controller", "server")
+	if c.EarlyDrain && c.DrainBy == "server" {
+		l.fault("zones.early_drain", "true beside zones.drain_by server, whose timer nobody can cut short; give one of them")
+	}
+	l.between("zones.stable_for", c.StableFor, 0, 24*time.Hour)
+	if strings.ContainsAny(c.CanaryIndex, " ,*/") {
+		l.fault("zones.canary_index", "%q is not the name of one index; name one", c.CanaryIndex)
 	}
 }
 

@@ -43,7 +43,7 @@ var (
 	results = []string{"landed", "refused", "stale", "cancelled", "expired", "lost", "skipped"}
 	reasons = []string{
 		"status", "no_master", "master_busy", "unassigned", "recovering", "node_missing", "node_joined", "shutdown", "allocation_disabled",
-		"rebalance_zero", "storm", "watermark", "ping_pong", "gate_full", "node_busy", "no_room", "snapshot", "other_holder",
+		"rebalance_zero", "storm", "watermark", "ping_pong", "zones", "gate_full", "node_busy", "no_room", "snapshot", "other_holder",
 		"rebalance_changed", "transient_setting", "given_back", "broken_record", "settling", "not_held",
 	}
 	// deciders are those of the servers that answer to a command, under their own names. A server of tomorrow may have

@@ -44,6 +44,7 @@ type Mover struct {
 	own      *Ownership
 	onEvent  func(Event)
 	clock    Clock
+	hold     func() string // why copies are to stay where they are for now; nil for never
 
 	config    Config // of the Carry under way
 	looked    bool   // at the cluster, once, for what was left in flight
@@ -66,6 +67,10 @@ func New(api API, identity cluster.Identity, config Config, ledger *Ledger, own 
 
 // Configure takes effect at the next Carry, the clock aside. It may be called at any time, from any goroutine.
 func (m *Mover) Configure(config Config) { m.settings.Store(&config) }
+
+// HoldWhile makes the mover ask before every request whether something else at work on the cluster wants copies to stay:
+// why is a sentence then, and empty otherwise. Call it before the first Carry.
+func (m *Mover) HoldWhile(why func() string) { m.hold = why }
 
 // Event is the start, the progress or the end of one move.
 type Event struct {

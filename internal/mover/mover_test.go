@@ -460,6 +460,28 @@ func TestHalfTheLimitsAfterAStorm(t *testing.T) {
 	})
 }
 
+// While something else at work wants copies to stay, the moves that wait are not asked for; what is on its way lands.
+func TestHeldInTheMiddle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s := newFake(t, fourNodes)
+		m := f.mover(func(c *Config) { c.Limits.Cluster, c.Patience = 1, 5*time.Second })
+		why := ""
+		m.HoldWhile(func() string { return why })
+		f.onMove = func(*fakeCopy) { why = "the roles of the zones are changing" }
+		r, err := m.Carry(t.Context(), f.plan("a/0/p/n1 -> n2", "b/0/r/n3 -> n4"), s)
+		if err != nil || r.Count[Landed] != 1 || r.Count[Skipped] != 1 || len(f.requests) != 1 {
+			t.Fatalf("%s, %v; %d requests", told(r), err, len(f.requests))
+		}
+		if r.Stop == nil || r.Stop.Kind != ZonesAtWork || r.Stop.Text != why || r.Stop.Cure == "" {
+			t.Errorf("stopped by %+v", r.Stop)
+		}
+		f.onMove, why = nil, ""
+		if r, err = m.Carry(t.Context(), f.plan("b/0/r/n3 -> n4"), s); err != nil || r.Count[Landed] != 1 {
+			t.Errorf("after it has passed: %s, %v", told(r), err)
+		}
+	})
+}
+
 func underWay(f *fake) int {
 	n := 0
 	for _, k := range f.copies {

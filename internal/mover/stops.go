@@ -45,6 +45,7 @@ const (
 	Storm              StopKind = "storm"               // many relocations that are not ours
 	WatermarkMoves     StopKind = "watermark"           // the server evacuates a full disk
 	PingPong           StopKind = "ping_pong"           // somebody undoes our moves
+	ZonesAtWork        StopKind = "zones"               // the zone controller changes roles, or a zone is not in its role
 )
 
 // Stops of the moves that are left, when they are all that is left.
@@ -69,6 +70,11 @@ const (
 // stop looks for what forbids any move, the gravest first; nil where nothing does.
 func (c *carrying) stop(l *look) *Stop {
 	stops, health := &c.m.config.Stops, &l.health
+	if c.m.hold != nil {
+		if why := c.m.hold(); why != "" {
+			return &Stop{Kind: ZonesAtWork, Text: why, Cure: "It goes on once every zone is in its role; shardonnay zones status says what is missing"}
+		}
+	}
 	if health.Status == "red" || !health.HasMaster {
 		if !health.HasMaster {
 			return &Stop{Kind: NoMaster, Text: "the cluster has no elected master", Cure: "Bring the master-eligible nodes back"}

@@ -73,6 +73,7 @@ type Loop struct {
 	Owner     Owner
 	Memory    Memory
 	Settings  func() Settings // asked at the start of every cycle
+	Hold      func() string   // asked before a plan is carried out: why copies are to stay for now, empty where they need not; may be nil
 	Planned   func(*Summary)  // called when a plan is about to be carried out, which may take long; may be nil
 	Observe   func(*Summary)  // called at the end of every cycle; may be nil
 	Log       *zap.Logger
@@ -222,6 +223,12 @@ func (l *Loop) steps(ctx context.Context, s *Summary, settings Settings) error {
 	case s.Snapshot.Samples < 2:
 		s.Outcome, s.Reason = Held, "warming up: rates need two samples of the counters"
 	default:
+		if l.Hold != nil {
+			if s.Reason = l.Hold(); s.Reason != "" {
+				s.Outcome = Held
+				return nil
+			}
+		}
 		return l.carry(ctx, s, settings)
 	}
 	return nil

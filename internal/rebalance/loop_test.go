@@ -204,6 +204,21 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// TestHold: while copies are to stay for somebody else's sake, a loop plans and does not move.
+func TestHold(t *testing.T) {
+	s := newStage(hot)
+	l := s.loop()
+	why := "the roles of the zones are changing"
+	l.Hold = func() string { return why }
+	if got := l.Cycle(t.Context()); got.Outcome != Held || got.Reason != why || got.Plan == nil || slices.Contains(s.calls, "carry") {
+		t.Errorf("held: %s (%s) after %v", got.Outcome, got.Reason, s.calls)
+	}
+	why = ""
+	if got := l.Cycle(t.Context()); got.Outcome != Moved {
+		t.Errorf("no longer held: %s (%s)", got.Outcome, got.Reason)
+	}
+}
+
 // TestWarmStart: each solve starts from what the one before left, a failed one aside.
 func TestWarmStart(t *testing.T) {
 	s := newStage(hot)

@@ -1,6 +1,7 @@
 package zones
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -128,4 +129,27 @@ func (s *Status) Zone(name string) (ZoneStatus, bool) {
 		return ZoneStatus{}, false
 	}
 	return s.Zones[i], true
+}
+
+// Busy says why copies are better left where they are for now: roles are changing, or a zone is not in its role, so that a
+// move could take a copy from where it is needed next. Empty where nothing speaks against moves, as everywhere that zones
+// are not run by this instance.
+func (s *Status) Busy() string {
+	switch {
+	case s.Mode != Act, s.Unsupported != "", s.Owner != nil:
+		return ""
+	case s.Leaving != nil:
+		return fmt.Sprintf("zone %s is on its way out of the cluster or back (%s)", s.Leaving.Zone, s.Write)
+	case s.Phase == Holding:
+		return "the zone controller holds: " + s.Hold.Reason
+	case s.Phase == NoStandby:
+		return "a zone has failed and none stands by"
+	case s.Phase == Verifying:
+		return "the roles of the zones are changing"
+	case s.Phase != Steady && len(s.Blocked) > 0:
+		return "the zones have no roles yet: " + texts(s.Blocked)
+	case s.Phase != Steady:
+		return "the zones have no roles yet"
+	}
+	return ""
 }
