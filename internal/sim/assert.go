@@ -59,7 +59,20 @@ var measures = map[string]measure{
 		_, lost := r.c.SnapshotShards()
 		return float64(lost), nil
 	}},
-	"status":  {value: func(r *run, _ []string) (any, error) { return r.c.Status(), nil }},
+	"status": {value: func(r *run, _ []string) (any, error) { return r.c.Status(), nil }},
+	"master": {value: func(r *run, _ []string) (any, error) { return r.c.Master(), nil }},
+	"voters": {value: func(r *run, _ []string) (any, error) {
+		names := r.c.Voters()
+		slices.Sort(names)
+		return strings.Join(names, ","), nil
+	}},
+	"decommission": {value: func(r *run, _ []string) (any, error) {
+		_, value, status := r.c.Decommissioned()
+		if status == "" {
+			return "none", nil
+		}
+		return value + ":" + status, nil
+	}},
 	"setting": {[]string{"key"}, func(r *run, args []string) (any, error) { return r.c.Setting(args[0]), nil }},
 	"copies": {[]string{"node"}, func(r *run, args []string) (any, error) {
 		l, err := r.loadOf(args[0])
@@ -197,7 +210,7 @@ func compare(x float64, op string, y float64) bool {
 
 // parsePrint reads "print WHAT".
 func parsePrint(a *arguments) action {
-	what := a.word("loads, tally, health or copies INDEX")
+	what := a.word("loads, tally, health, master or copies INDEX")
 	switch what {
 	case "loads":
 		return withCluster(func(r *run, c *Cluster) error {
@@ -215,6 +228,11 @@ func parsePrint(a *arguments) action {
 		return withCluster(func(r *run, c *Cluster) error {
 			n := c.Counts()
 			r.printf("%s started=%d relocating=%d initializing=%d unassigned=%d", c.Status(), n.Started, n.Relocating, n.Initializing, n.Unassigned)
+			return nil
+		})
+	case "master":
+		return withCluster(func(r *run, c *Cluster) error {
+			r.printf("%s", c.Master())
 			return nil
 		})
 	case "copies":

@@ -174,35 +174,39 @@ func init() { // filled here since "at" refers to the table itself
 		"cluster": parseCluster, "demo": parseDemo, "set": parseSet, "node": parseNode, "nodes": parseNodes, "index": parseIndex,
 		"series": parseSeries, "settle": parseSettle, "daemon": parseDaemon, "run": parseRun, "at": nil, "try": nil, "assert": nil, "print": parsePrint,
 
-		"kill":      nodeEvent((*Cluster).Kill),
-		"start":     nodeEvent((*Cluster).Restart),
-		"freeze":    nodeEvent(func(c *Cluster, n string) bool { return c.Freeze(n, true) }),
-		"thaw":      nodeEvent(func(c *Cluster, n string) bool { return c.Freeze(n, false) }),
-		"mute":      nodeEvent(func(c *Cluster, n string) bool { return c.Mute(n, true) }),
-		"unmute":    nodeEvent(func(c *Cluster, n string) bool { return c.Mute(n, false) }),
-		"break":     nodeEvent(func(c *Cluster, n string) bool { return c.Break(n, true) }),
-		"mend":      nodeEvent(func(c *Cluster, n string) bool { return c.Break(n, false) }),
-		"restart":   parseRestart,
-		"fill":      parseFill,
-		"reject":    parseReject,
-		"shutdown":  parseShutdown,
-		"upgrade":   parseUpgrade,
-		"master":    parseMaster,
-		"heat":      parseHeat,
-		"weights":   parseWeights,
-		"traffic":   parseTraffic,
-		"rollover":  namedEvent("series", (*Cluster).Rollover),
-		"delete":    namedEvent("index", (*Cluster).DeleteIndex),
-		"reset":     namedEvent("index", (*Cluster).ResetCounters),
-		"configure": parseConfigure,
-		"move":      parseMove,
-		"dry_run":   parseDryRun,
-		"reroute":   parseReroute,
-		"cancel":    parseCancel,
-		"snapshot":  parseSnapshot,
-		"busy":      parseBusy,
-		"fault":     parseFault,
-		"repair":    plainEvent((*Cluster).ClearFaults),
+		"kill":     nodeEvent((*Cluster).Kill),
+		"start":    nodeEvent((*Cluster).Restart),
+		"freeze":   nodeEvent(func(c *Cluster, n string) bool { return c.Freeze(n, true) }),
+		"thaw":     nodeEvent(func(c *Cluster, n string) bool { return c.Freeze(n, false) }),
+		"mute":     nodeEvent(func(c *Cluster, n string) bool { return c.Mute(n, true) }),
+		"unmute":   nodeEvent(func(c *Cluster, n string) bool { return c.Mute(n, false) }),
+		"break":    nodeEvent(func(c *Cluster, n string) bool { return c.Break(n, true) }),
+		"mend":     nodeEvent(func(c *Cluster, n string) bool { return c.Break(n, false) }),
+		"restart":  parseRestart,
+		"fill":     parseFill,
+		"reject":   parseReject,
+		"shutdown": parseShutdown,
+		"upgrade":  parseUpgrade,
+		"master":   parseMaster,
+		"heat":     parseHeat,
+		"weights":  parseWeights,
+		"open":     parseOpen,
+
+		"decommission": parseDecommission,
+		"recommission": plainEvent((*Cluster).Recommission),
+		"traffic":      parseTraffic,
+		"rollover":     namedEvent("series", (*Cluster).Rollover),
+		"delete":       namedEvent("index", (*Cluster).DeleteIndex),
+		"reset":        namedEvent("index", (*Cluster).ResetCounters),
+		"configure":    parseConfigure,
+		"move":         parseMove,
+		"dry_run":      parseDryRun,
+		"reroute":      parseReroute,
+		"cancel":       parseCancel,
+		"snapshot":     parseSnapshot,
+		"busy":         parseBusy,
+		"fault":        parseFault,
+		"repair":       plainEvent((*Cluster).ClearFaults),
 	}
 }
 
@@ -593,6 +597,17 @@ func parseWeights(a *arguments) action {
 		_, err := c.SetWeights(attribute, values)
 		return err
 	})
+}
+
+func parseDecommission(a *arguments) action {
+	attribute, value, drain := a.word("attribute"), a.word("value"), a.time("drain", defaultDrain)
+	return withCluster(func(_ *run, c *Cluster) error { return c.Decommission(attribute, value, drain) })
+}
+
+func parseOpen(a *arguments) action {
+	name := a.word("name of the node")
+	open := Open{HTTP: a.whole("http", 0), Contexts: a.whole("contexts", 0), Scrolls: a.whole("scrolls", 0), Points: a.whole("points", 0)}
+	return onNode(name, func(c *Cluster) bool { return c.SetOpen(name, open) })
 }
 
 func parseMove(a *arguments) action {

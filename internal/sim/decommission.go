@@ -15,8 +15,8 @@ const (
 	decommissionFailed     = "failed"
 )
 
-// What the steps of a decommission take, as real clusters were seen to need: PUT to the leader's abdication 0.5 s, each step
-// of the metadata 0.2 to 0.4 s, and the time after which the cluster gives up waiting for votes to be gone.
+// What the steps of a decommission take, as real clusters were seen to need: 0.2 to 0.4 s for each change of the metadata; and
+// the time after which the cluster gives up waiting for votes to be gone.
 const (
 	decommissionStep  = 300 * time.Millisecond
 	decommissionLimit = 2 * time.Minute
@@ -29,6 +29,7 @@ type decommission struct {
 	status           string
 	request          string // its id
 	drain            time.Duration
+	leader           *node // the master whose business it is
 }
 
 // active tells whether it stands in the way of other changes: in every state but failed.
@@ -57,7 +58,7 @@ func (c *Cluster) decommissioning(attribute, value string, drain time.Duration) 
 	case !c.isAware(attribute):
 		return bad("invalid awareness attribute requested for decommissioning")
 	case !forced:
-		return bad("forced awareness attribute [%v] doesn't have the decommissioning attribute", c.rules.forced)
+		return bad("forced awareness attribute [{%s}] doesn't have the decommissioning attribute", strings.Join(sortedKeys(c.rules.forced), ", "))
 	}
 	if d := c.decommission; d.active() {
 		switch same := d.attribute == attribute && d.value == value; {
@@ -77,11 +78,11 @@ func (c *Cluster) decommissioning(attribute, value string, drain time.Duration) 
 	case w.values[value] != 0:
 		return bad("weight for decommissioned attribute is expected to be [0.0] but found [%s]", javaDouble(w.values[value]))
 	}
-	d := &decommission{attribute: attribute, value: value, status: decommissionInit, drain: drain}
-	var eligible []*node
+	d := &decommission{attribute: attribute, value: value, status: decommissionInit, drain: drain, leader: c.master}
+	var eligible []exclusion
 	for _, n := range c.nodes {
 		if n.eligible() && d.in(n) {
-			eligible = append(eligible, n)
+			eligible = append(eligible, exclusion{n.id, n.spec.Name})
 		}
 	}
 	if len(eligible) == 0 {
@@ -89,7 +90,7 @@ func (c *Cluster) decommissioning(attribute, value string, drain time.Duration) 
 	}
 	if most := c.rules.exclusions; len(c.exclusions)+len(eligible) > most {
 		return illegal("add voting config exclusions request for %v would add [%d] exclusions to the existing [%d] which would exceed the maximum of [%d] set by [cluster.max_voting_config_exclusions]",
-			names(eligible), len(eligible), len(c.exclusions), most)
+			eligible, len(eligible), len(c.exclusions), most)
 	}
 	d.request = c.newID()
 	c.decommission = d
@@ -111,12 +112,14 @@ func names(nodes []*node) []string {
 	return list
 }
 
-// awaitLeaderOutside waits until nobody of the zone leads or votes, and gives up after a while.
+// awaitLeaderOutside waits until nobody of the zone leads or votes, and gives up after a while. A master of the zone hands
+// the request over to its successor; with any other it is forgotten, and the status stays at INIT.
 func (c *Cluster) awaitLeaderOutside(d *decommission, until time.Duration) {
 	c.after(decommissionStep, func() {
 		switch {
-		case c.decommission != d || d.status != decommissionInit:
+		case c.decommission != d || c.master != nil && c.master != d.leader && !d.in(d.leader):
 		case c.votesGone():
+			d.leader = c.master
 			c.after(decommissionStep, func() { c.beginDrain(d) })
 		case c.now >= until:
 			c.endDecommission(d, decommissionFailed)
@@ -129,40 +132,39 @@ func (c *Cluster) awaitLeaderOutside(d *decommission, until time.Duration) {
 // beginDrain notes which nodes go; the elected master's own clock then decides when. That clock is all there is: a
 // master that dies takes it along, a recommission does not stop it, and it acts on whatever decommission it then finds.
 func (c *Cluster) beginDrain(d *decommission) {
-	if c.decommission != d || d.status != decommissionInit || c.master == nil {
-		return // a master lost between INIT and DRAINING leaves it at INIT
+	if c.decommission != d || c.master != d.leader {
+		return
 	}
-	leader := c.master
 	going := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return !d.in(n) })
-	fence := func() {
-		if now := c.decommission; c.master != leader || now == nil || now.status != decommissionInit && now.status != decommissionDraining {
-			return
-		}
-		c.fence(c.decommission, leader, going)
-	}
 	if d.drain <= 0 {
-		fence()
+		c.fence(d.leader, going)
 		return
 	}
 	d.status = decommissionDraining
 	c.bump()
-	c.after(d.drain, fence)
+	c.after(d.drain, func() { c.fence(d.leader, going) })
 }
 
 // fence puts the nodes out.
-func (c *Cluster) fence(d *decommission, leader *node, going []*node) {
+func (c *Cluster) fence(leader *node, going []*node) {
+	d := c.decommission
+	if d == nil || c.master != leader || d.status != decommissionInit && d.status != decommissionDraining {
+		return
+	}
 	d.status = decommissionInProgress
 	c.bump()
+	still := func() bool { return c.decommission == d && c.master == leader }
 	c.after(decommissionStep, func() {
-		if c.decommission != d || c.master != leader {
-			return
-		}
 		for _, n := range going {
-			if c.nodeByID[n.id] == n {
+			if still() && c.nodeByID[n.id] == n {
 				c.expel(n)
 			}
 		}
-		c.endDecommission(d, decommissionSuccessful)
+		c.after(decommissionStep, func() {
+			if still() {
+				c.endDecommission(d, decommissionSuccessful)
+			}
+		})
 	})
 }
 

@@ -13,6 +13,8 @@ const (
 	electionTime = 1500 * time.Millisecond
 	// abdicationTime passes until a master whose vote was taken away steps down: 0.5 s were seen on real clusters.
 	abdicationTime = 500 * time.Millisecond
+	// handOverTime is how long there is none where the old one hands over.
+	handOverTime = 500 * time.Millisecond
 	// failureTime passes until a process that does not answer is put out of the cluster, or loses it as its master: three
 	// checks, each waited for ten seconds, and a second between them.
 	failureTime = 33 * time.Second
@@ -125,7 +127,12 @@ func (c *Cluster) voteAgain() {
 
 // loseMaster leaves the cluster without a master until another is elected, at the soonest after the time it takes.
 func (c *Cluster) loseMaster(without time.Duration) {
-	c.master, c.vacantUntil = nil, c.now+max(without, electionTime)
+	c.vacate(max(without, electionTime))
+}
+
+// vacate leaves the cluster without a master for so long.
+func (c *Cluster) vacate(d time.Duration) {
+	c.master, c.vacantUntil = nil, c.now+d
 	c.bump()
 	c.after(c.vacantUntil-c.now, func() {
 		if c.master == nil && c.now >= c.vacantUntil {
@@ -161,6 +168,7 @@ func (c *Cluster) Kill(name string) bool {
 	}
 	c.gone[n.spec.Name] = n
 	n.frozen = false
+	n.asks++ // whatever was to become of it
 	if n.last != nil {
 		c.outside = slices.DeleteFunc(c.outside, func(m *node) bool { return m == n })
 		c.wake()
@@ -195,7 +203,7 @@ func (c *Cluster) comeBack(n *node, wait time.Duration) {
 	n.asks++
 	ask := n.asks
 	c.after(wait, func() {
-		if n.last == nil || n.asks != ask || n.frozen || c.gone[n.spec.Name] == n {
+		if n.last == nil || n.asks != ask || n.frozen {
 			return
 		}
 		if c.master == nil && len(c.nodes) > 0 && !n.eligible() {

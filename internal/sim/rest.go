@@ -25,7 +25,6 @@ type route struct {
 	master       bool                  // fails while there is no master
 	wait         func(*call) *apiError // runs first, without the lock, and may let time pass
 	do           func(*call) *apiError
-	then         func(*call) *apiError // runs last, without the lock, and may let time pass
 }
 
 // call is one request being answered.
@@ -38,9 +37,10 @@ type call struct {
 	body   []byte
 	w      *jsonWriter
 	status int
-	warn   []string // texts of Warning headers
-	text   string   // a plain text answer in place of JSON
-	empty  bool     // no body at all
+	warn   []string         // texts of Warning headers
+	text   string           // a plain text answer in place of JSON
+	empty  bool             // no body at all
+	then   func() *apiError // what do leaves to be done last, without the lock; it may let time pass
 }
 
 // commonParams every endpoint takes.
@@ -334,8 +334,8 @@ func (c *Cluster) run(rt *route, cl *call) *apiError {
 		}
 	}
 	changed, err := c.runLocked(rt, cl)
-	if err == nil && rt.then != nil {
-		err = rt.then(cl)
+	if err == nil && cl.then != nil {
+		err = cl.then()
 	}
 	if err == nil && changed {
 		err = cl.awaitPublished()

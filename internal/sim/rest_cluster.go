@@ -42,10 +42,10 @@ func (c *Cluster) routes() []route {
 		},
 		{method: get, path: "/_cluster/allocation/explain", master: true, params: "include_yes_decisions include_disk_info" + masterTimeout, do: (*call).explain},
 		{method: post, path: "/_cluster/allocation/explain", master: true, params: "include_yes_decisions include_disk_info" + masterTimeout, do: (*call).explain},
-		{method: get, path: "/_nodes", params: "flat_settings timeout", do: (*call).nodesInfo},
-		{method: get, path: "/_nodes/stats", params: nodeStatsParams, wait: (*call).awaitFrozen, do: (*call).nodesStats},
-		{method: get, path: "/_nodes/stats/{metrics}", params: nodeStatsParams, wait: (*call).awaitFrozen, do: (*call).nodesStats},
-		{method: get, path: "/_nodes/stats/{metrics}/{sub}", params: nodeStatsParams, wait: (*call).awaitFrozen, do: (*call).nodesStats},
+		{method: get, path: "/_nodes", params: "flat_settings timeout", wait: (*call).awaitInfo, do: (*call).nodesInfo},
+		{method: get, path: "/_nodes/stats", params: nodeStatsParams, wait: (*call).awaitStats, do: (*call).nodesStats},
+		{method: get, path: "/_nodes/stats/{metrics}", params: nodeStatsParams, wait: (*call).awaitStats, do: (*call).nodesStats},
+		{method: get, path: "/_nodes/stats/{metrics}/{sub}", params: nodeStatsParams, wait: (*call).awaitStats, do: (*call).nodesStats},
 	}
 	if c.elastic() && !c.cfg.OSS && c.at(7, 13) {
 		list = append(list,
@@ -55,18 +55,20 @@ func (c *Cluster) routes() []route {
 			route{method: del, path: "/_nodes/{nodes}/shutdown", master: true, write: true, do: (*call).deleteShutdown})
 	}
 	list = append(list,
-		route{method: get, path: "/_nodes/{nodes}", params: "flat_settings timeout", do: (*call).nodesInfo},
-		route{method: get, path: "/_nodes/{nodes}/stats", params: nodeStatsParams, wait: (*call).awaitFrozen, do: (*call).nodesStats},
-		route{method: get, path: "/_nodes/{nodes}/stats/{metrics}", params: nodeStatsParams, wait: (*call).awaitFrozen, do: (*call).nodesStats},
-		route{method: get, path: "/_nodes/{nodes}/stats/{metrics}/{sub}", params: nodeStatsParams, wait: (*call).awaitFrozen, do: (*call).nodesStats},
-		route{method: get, path: "/_nodes/{nodes}/{metrics}", params: "flat_settings timeout", do: (*call).nodesInfo},
+		route{method: get, path: "/_nodes/{nodes}", params: "flat_settings timeout", wait: (*call).awaitInfo, do: (*call).nodesInfo},
+		route{method: get, path: "/_nodes/{nodes}/stats", params: nodeStatsParams, wait: (*call).awaitStats, do: (*call).nodesStats},
+		route{method: get, path: "/_nodes/{nodes}/stats/{metrics}", params: nodeStatsParams, wait: (*call).awaitStats, do: (*call).nodesStats},
+		route{method: get, path: "/_nodes/{nodes}/stats/{metrics}/{sub}", params: nodeStatsParams, wait: (*call).awaitStats, do: (*call).nodesStats},
+		route{method: get, path: "/_nodes/{nodes}/{metrics}", params: "flat_settings timeout", wait: (*call).awaitInfo, do: (*call).nodesInfo},
 	)
 	if c.keepsDesiredBalance() {
 		list = append(list,
 			route{method: get, path: "/_internal/desired_balance", master: true, do: (*call).desiredBalance},
 			route{method: del, path: "/_internal/desired_balance", master: true, write: true, do: (*call).deleteDesiredBalance})
 	}
-	list = append(list, c.zoneRoutes()...)
+	list = append(list, c.weightRoutes()...)
+	list = append(list, c.decommissionRoutes()...)
+	list = append(list, c.votingRoutes(masterTimeout)...)
 	list = append(list, c.catRoutes(cat)...)
 	return append(list, c.indexRoutes(expand, masterTimeout)...)
 }

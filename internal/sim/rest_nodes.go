@@ -11,26 +11,37 @@ const nodeStatsParams = "level timeout types groups completion_fields fielddata_
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// nodesInfo answers GET /_nodes. What comes with the last path segment may be metrics or nodes; the products guess too.
+// infoAsked are the nodes and metrics a request for information asks for. What comes with the last path segment may be
+// either; the products guess too.
+func (cl *call) infoAsked() (nodes []*node, metrics []string) {
+	metrics, which := splitList(cl.vars["metrics"]), cl.vars["nodes"]
+	known := []string{"os", "jvm", "settings", "process", "thread_pool", "transport", "http", "plugins", "ingest", "_all", "_none", "aggregations", "indices"}
+	if len(metrics) == 0 && which != "" && !slices.ContainsFunc(splitList(which), func(m string) bool { return !slices.Contains(known, m) }) {
+		metrics, which = splitList(which), ""
+	}
+	return cl.selectNodes(which), metrics
+}
+
+// nodesInfo answers GET /_nodes.
 func (cl *call) nodesInfo() *apiError {
 	c, w := cl.c, cl.w
-	metrics := splitList(cl.vars["metrics"])
-	nodes := cl.vars["nodes"]
-	known := []string{"os", "jvm", "settings", "process", "thread_pool", "transport", "http", "plugins", "ingest", "_all", "_none", "aggregations", "indices"}
-	if len(metrics) == 0 && nodes != "" && !slices.ContainsFunc(splitList(nodes), func(m string) bool { return !slices.Contains(known, m) }) {
-		metrics, nodes = splitList(nodes), ""
-	}
+	list, metrics := cl.infoAsked()
 	want := func(m string) bool {
 		return len(metrics) == 0 || slices.Contains(metrics, m) || slices.Contains(metrics, "_all")
 	}
-	list := cl.selectNodes(nodes)
 	if !w.obj("") {
 		return nil
 	}
-	cl.nodesHeader(len(list), nil)
+	var failed []*node
+	for _, n := range list {
+		if n.frozen {
+			failed = append(failed, n)
+		}
+	}
+	cl.nodesHeader(len(list), failed)
 	if w.obj("nodes") {
 		for _, n := range list {
-			if !w.obj(n.id) {
+			if n.frozen || !w.obj(n.id) {
 				continue
 			}
 			w.str("name", n.spec.Name)
@@ -153,16 +164,25 @@ func (cl *call) nodesHeader(total int, failed []*node) {
 	w.str("cluster_name", cl.c.cfg.Name)
 }
 
-// awaitFrozen passes the request's timeout where a node it needs does not answer. Without a timeout it ends when the
-// cluster puts the node out; a minute of virtual time stands for ever.
-func (cl *call) awaitFrozen() *apiError {
+// awaitInfo and awaitStats pass the request's timeout where a node it needs does not answer. Without a timeout that ends when
+// the cluster puts the node out; a minute of virtual time stands for ever.
+func (cl *call) awaitInfo() *apiError {
+	return cl.awaitNodes(func() bool {
+		nodes, _ := cl.infoAsked()
+		return !slices.ContainsFunc(nodes, func(n *node) bool { return n.frozen })
+	})
+}
+
+func (cl *call) awaitStats() *apiError {
+	return cl.awaitNodes(func() bool { return !slices.ContainsFunc(cl.selectNodes(cl.vars["nodes"]), (*node).silent) })
+}
+
+func (cl *call) awaitNodes(answer func() bool) *apiError {
 	limit, bad := cl.timeout(time.Minute)
 	if bad != nil {
 		return bad
 	}
-	return cl.await(limit, func() bool {
-		return !slices.ContainsFunc(cl.selectNodes(cl.vars["nodes"]), (*node).silent)
-	})
+	return cl.await(limit, answer)
 }
 
 // silent tells whether the node gives no statistics.

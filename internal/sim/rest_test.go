@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,7 +94,7 @@ func request(t *testing.T, c *Cluster, h http.Handler, text string) string {
 // named puts names in place of the ids in a text: <n1>, <logs>, <logs/0/p>.
 func (c *Cluster) named(text string) string {
 	var pairs []string
-	for _, n := range c.nodes {
+	for _, n := range slices.Concat(c.nodes, c.outside) {
 		pairs = append(pairs, n.id, "<"+n.spec.Name+">", n.ephemeral, "<"+n.spec.Name+" process>")
 	}
 	for _, n := range c.gone {

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// zoneRoutes are the endpoints about weights and decommissioning (OpenSearch 2.4 and newer).
-func (c *Cluster) zoneRoutes() []route {
+// weightRoutes are the endpoints about the weights of zones (OpenSearch 2.4 and newer).
+func (c *Cluster) weightRoutes() []route {
 	if !c.hasWeights() {
 		return nil
 	}
@@ -22,6 +24,33 @@ func (c *Cluster) zoneRoutes() []route {
 		{method: put, path: weights, master: true, write: true, do: (*call).putWeights},
 		{method: del, path: weights, master: true, write: true, do: (*call).deleteWeights},
 		{method: del, path: "/_cluster/routing/awareness/weights", master: true, write: true, do: (*call).deleteWeights},
+	}
+}
+
+func (c *Cluster) decommissionRoutes() []route {
+	if !c.hasWeights() {
+		return nil
+	}
+	get, put, del := http.MethodGet, http.MethodPut, http.MethodDelete
+	const decommission = "/_cluster/decommission/awareness"
+	return []route{
+		{
+			method: put, path: decommission + "/{attribute}/{value}", master: true, write: true, params: "no_delay delay_timeout",
+			do: (*call).putDecommission,
+		},
+		{method: get, path: decommission + "/{attribute}/_status", master: true, do: (*call).getDecommission},
+		{method: del, path: decommission, master: true, write: true, do: (*call).deleteDecommission},
+	}
+}
+
+func (c *Cluster) votingRoutes(masterTimeout string) []route {
+	if !c.elastic() {
+		masterTimeout = ""
+	}
+	const path = "/_cluster/voting_config_exclusions"
+	return []route{
+		{method: http.MethodPost, path: path, master: true, write: true, params: "node_names node_ids timeout" + masterTimeout, do: (*call).addExclusions},
+		{method: http.MethodDelete, path: path, master: true, write: true, params: "wait_for_removal" + masterTimeout, do: (*call).clearExclusions},
 	}
 }
 
@@ -365,4 +394,137 @@ func (cl *call) stateDecommission() {
 	w.str("status", d.status)
 	w.str("requestID", d.request)
 	w.end()
+}
+
+// putDecommission answers once nobody of the zone leads or votes any more; the status is still INIT then.
+func (cl *call) putDecommission() *apiError {
+	c := cl.c
+	drain := defaultDrain
+	if text := cl.query.Get("delay_timeout"); text != "" {
+		d, err := parseTime(text)
+		if err != nil {
+			return illegal("failed to parse setting [delay_timeout] with value [%s] as a time value: unit is missing or unrecognized", text)
+		}
+		if drain = d; cl.flag("no_delay") {
+			return notValid("Invalid decommission request. no_delay is true and delay_timeout is set to %d] Seconds", int(d.Seconds()))
+		}
+	}
+	if cl.flag("no_delay") {
+		drain = 0
+	}
+	if err := c.decommissioning(cl.vars["attribute"], cl.vars["value"], drain); err != nil {
+		return err
+	}
+	d := c.decommission
+	cl.then = func() *apiError {
+		err := cl.await(decommissionLimit+time.Minute, func() bool {
+			return c.decommission != d || d.status != decommissionInit || c.votesGone()
+		})
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		if err == nil && d.status == decommissionFailed {
+			return timedOut("timed out waiting for voting config exclusions [%v] to be removed from the voting configuration", d.value)
+		}
+		if err != nil {
+			return err
+		}
+		return cl.acknowledge()
+	}
+	return nil
+}
+
+func timedOut(format string, args ...any) *apiError {
+	e := illegal(format, args...)
+	e.status, e.kind = http.StatusInternalServerError, "timeout_exception"
+	return e
+}
+
+func (cl *call) getDecommission() *apiError {
+	d, w := cl.view().decommission, cl.w
+	if !w.obj("") {
+		return nil
+	}
+	if d != nil && d.attribute == cl.vars["attribute"] {
+		w.str(d.value, strings.ToUpper(d.status))
+	}
+	w.end()
+	return nil
+}
+
+func (cl *call) deleteDecommission() *apiError {
+	cl.c.recommission()
+	return cl.acknowledge()
+}
+
+// absent stands for the half of an exclusion that nobody knows.
+const absent = "_absent_"
+
+// addExclusions takes votes away and answers, with nothing, when nobody of those votes or leads any more.
+func (cl *call) addExclusions() *apiError {
+	c := cl.c
+	byName, byID := splitList(cl.query.Get("node_names")), splitList(cl.query.Get("node_ids"))
+	if (len(byName) == 0) == (len(byID) == 0) {
+		return illegal("Please set node identifiers correctly. One and only one of [node_name], [node_names] and [node_ids] has to be set")
+	}
+	limit, err := cl.timeout(30 * time.Second)
+	if err != nil {
+		return err
+	}
+	var add []exclusion
+	for _, name := range append(byName, byID...) {
+		e := exclusion{absent, name}
+		if len(byID) > 0 {
+			e = exclusion{name, absent}
+		}
+		if n := c.node(name); n != nil && n.eligible() {
+			e = exclusion{n.id, n.spec.Name}
+		}
+		if !slices.Contains(c.exclusions, e) {
+			add = append(add, e)
+		}
+	}
+	if most := c.rules.exclusions; len(c.exclusions)+len(add) > most {
+		return illegal("add voting config exclusions request for %v would add [%d] exclusions to the existing [%d] which would exceed the maximum of [%d] set by [cluster.max_voting_config_exclusions]",
+			append(byName, byID...), len(add), len(c.exclusions), most)
+	}
+	c.unvote(add)
+	cl.empty = true
+	cl.then = func() *apiError {
+		if err := cl.await(limit, c.votesGone); err != nil {
+			return err
+		}
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		if !c.votesGone() {
+			return timedOut("timed out waiting for voting config exclusions %v to take effect", append(byName, byID...))
+		}
+		return nil
+	}
+	return nil
+}
+
+// clearExclusions gives votes back; unless told otherwise it waits until the nodes are gone, as for a planned removal.
+func (cl *call) clearExclusions() *apiError {
+	c := cl.c
+	cl.empty = true
+	if wait := cl.query.Get("wait_for_removal"); wait == "false" {
+		c.revote()
+		return nil
+	}
+	gone := func() bool {
+		return !slices.ContainsFunc(c.exclusions, func(e exclusion) bool { return c.nodeByID[e.id] != nil })
+	}
+	cl.then = func() *apiError {
+		if err := cl.await(30*time.Second, gone); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !gone() {
+			return timedOut("timed out waiting for removal of nodes; if nodes should not be removed, set waitForRemoval to false. %v", c.exclusions)
+		}
+		c.revote()
+		return nil
+	}
+	return nil
 }

@@ -90,7 +90,7 @@ func Serve(ctx context.Context, c *Cluster, o Options) (*Server, error) {
 	}()
 	for _, name := range names {
 		if err := s.listen(name); err != nil {
-			s.Close()
+			_ = s.Close() // what it says matters less than why
 			return nil, err
 		}
 	}

@@ -89,11 +89,11 @@ func (c *Cluster) reconfigure() {
 	}
 }
 
-// unvote takes the votes of nodes away. A master among them steps down.
-func (c *Cluster) unvote(nodes []*node) {
-	for _, n := range nodes {
-		if !c.excluded(n.id) {
-			c.exclusions = append(c.exclusions, exclusion{n.id, n.spec.Name})
+// unvote takes votes away. A master among those steps down.
+func (c *Cluster) unvote(list []exclusion) {
+	for _, e := range list {
+		if !slices.Contains(c.exclusions, e) {
+			c.exclusions = append(c.exclusions, e)
 		}
 	}
 	c.reconfigure()
@@ -103,7 +103,7 @@ func (c *Cluster) unvote(nodes []*node) {
 			if c.master != nil && c.excluded(c.master.id) && slices.ContainsFunc(c.nodes, func(n *node) bool {
 				return n.eligible() && !c.excluded(n.id) && !n.frozen
 			}) {
-				c.loseMaster(0)
+				c.vacate(handOverTime)
 			}
 		})
 	}
