@@ -203,6 +203,28 @@ func (c *Client) PutZoneWeights(ctx context.Context, attribute string, weights m
 	return c.Send(ctx, http.MethodPut, "/_cluster/routing/awareness/"+url.PathEscape(attribute)+"/weights", nil, body, nil)
 }
 
+// AppliedWeights are the weights that the node which is asked has applied, with their version; -1 for none. Whose
+// attribute they are is not said.
+func (c *Client) AppliedWeights(ctx context.Context, attribute string) (weights map[string]float64, version int64, err error) {
+	answer := struct {
+		Weights map[string]string `json:"weights"`
+		Version int64             `json:"_version"`
+	}{Version: -1}
+	path := "/_cluster/routing/awareness/" + url.PathEscape(attribute) + "/weights"
+	if err := c.ReadJSON(ctx, path, url.Values{"local": {"true"}}, &answer); err != nil {
+		return nil, 0, err
+	}
+	weights = make(map[string]float64, len(answer.Weights))
+	for value, text := range answer.Weights {
+		weight, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, 0, &cluster.Error{Class: cluster.Incomplete, Op: "read", What: path, Err: err}
+		}
+		weights[value] = weight
+	}
+	return weights, answer.Version, nil
+}
+
 // Decommission begins to take a zone's nodes out of the cluster. drain is how long the server lets what runs there end;
 // 0 is not at all. The zone's weight has to be 0.
 func (c *Client) Decommission(ctx context.Context, attribute, value string, drain time.Duration) error {
@@ -335,7 +357,7 @@ type ZoneLoad struct {
 
 // ZoneLoads reads them. silent are the nodes that gave the others no answer in time.
 func (c *Client) ZoneLoads(ctx context.Context) (loads []ZoneLoad, silent []cluster.NodeID, err error) {
-	query := url.Values{"timeout": {"2s"}, "filter_path": {
+	query := url.Values{"timeout": {"1s"}, "filter_path": { // for each node; whoever asks wants the answer within two
 		"_nodes.failures,nodes.*.indices.search,nodes.*.http.current_open,nodes.*.thread_pool.search,nodes.*.thread_pool.write," +
 			"nodes.*.weighted_routing,nodes.*.fs.total",
 	}}
@@ -404,10 +426,10 @@ func (c *Client) ZoneLoads(ctx context.Context) (loads []ZoneLoad, silent []clus
 	return loads, silent, nil
 }
 
-// InSync reads which copies of each shard the primary waits for: allocation ids by index and shard number. One that is
-// not among them may lack writes.
+// InSync reads which copies of each shard the primary waits for, as the node that is asked has applied it: allocation ids
+// by index and shard number. One that is not among them may lack writes.
 func (c *Client) InSync(ctx context.Context) (map[string]map[int][]string, error) {
-	query := withMaster(c.known(), url.Values{"filter_path": {"metadata.indices.*.in_sync_allocations"}})
+	query := url.Values{"local": {"true"}, "filter_path": {"metadata.indices.*.in_sync_allocations"}}
 	var answer struct {
 		Metadata struct {
 			Indices map[string]struct {

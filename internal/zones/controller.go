@@ -24,6 +24,8 @@ const (
 	ownerLasts = 2 * time.Minute
 	// rosterEvery is how often the nodes' addresses, roles and sizes are read again.
 	rosterEvery = 10 * time.Minute
+	// loadsEvery is in how many looks the nodes are asked what they do, while all is well.
+	loadsEvery = 2
 	// sideBySide is how many nodes are asked at a time.
 	sideBySide = 64
 )
@@ -146,7 +148,7 @@ func (c *Controller) act(ctx context.Context, config Config, v *View, s *Status)
 		}
 		d = decide(config, v, before, c.health)
 	}
-	if c.settings != nil && v.Settings == c.settings {
+	if d.Result != "" {
 		c.handled = d.Result
 	}
 	s.Blocked = d.Blocked
@@ -162,7 +164,7 @@ func (c *Controller) act(ctx context.Context, config Config, v *View, s *Status)
 	if len(d.Notes) > 0 {
 		c.keep(s, Entry{Notes: d.Notes})
 	}
-	s.again = slices.ContainsFunc(d.Notes, func(n Note) bool { return n.Event == "not_applied" || n.Event == "resume" })
+	s.again = slices.ContainsFunc(d.Notes, func(n Note) bool { return n.Event == "resume" })
 }
 
 // sayBlocked writes down what holds something up, when that has changed.

@@ -122,6 +122,9 @@ func (d *deciding) run() {
 	if d.done() || s.Phase == Verifying {
 		return
 	}
+	if order != nil && order.ID == s.Handled {
+		order = nil
+	}
 	d.read(order)
 }
 
@@ -147,7 +150,7 @@ func (d *deciding) foreign() {
 	s, w, out := d.state, d.view.weights(), d.view.State.Decommission
 	switch {
 	case s.Phase == Starting, s.Phase == Holding:
-	case s.Change != nil && (same(w, s.Known) || d.applied(w)):
+	case s.Change != nil && (same(w, s.Known) || applied(d.config, s.Change, w)):
 	case s.Change == nil && same(w, s.Known):
 	default:
 		d.hold("foreign_weights", "somebody has changed the weights from %s at version %d to %s at version %d",
@@ -254,50 +257,53 @@ func (d *deciding) change(kind ChangeKind, zone, cause string, weights map[strin
 	s, w := d.state, d.view.weights()
 	s.Change = &Change{
 		ID: ulid.Make().String(), Kind: kind, Zone: zone, Cause: cause, Weights: weights, Former: maps.Clone(w.Values), Version: w.Version,
-		Began: began, Written: d.view.At, Checks: checks,
+		Began: began, Written: d.view.At, Sent: d.view.At, Checks: checks,
 	}
 	s.Phase = Verifying
 	d.decision.Mutation = &Mutation{Attribute: d.config.Attribute, Weights: weights, Version: w.Version}
 	d.note(string(kind), zone, "%s: weights %s instead of %s", cause, weightsText(weights), weightsText(w.Values))
 }
 
-// applied tells whether weights are those of the change that is being verified.
-func (d *deciding) applied(w es.ZoneWeights) bool {
-	c := d.state.Change
-	return c != nil && w.Version == c.Version+1 && w.Attribute == d.config.Attribute && maps.Equal(w.Values, c.Weights)
+// applied tells whether weights are those of a change.
+func applied(config Config, c *Change, w es.ZoneWeights) bool {
+	return c != nil && w.Version == c.Version+1 && w.Attribute == config.Attribute && maps.Equal(w.Values, c.Weights)
 }
 
-// resendAfter is how long a change whose answer was lost has to be seen. Sending it again is safe, since the version has
-// moved on if the first did arrive.
+// resendAfter is how long a change whose answer was lost has to be seen before it is sent again. That is safe: it is
+// bound to the version before it, which has moved on if the first did arrive.
 const resendAfter = 2 * time.Second
 
-// verify looks whether the new weights are in force in every zone that is well.
+// await waits for weights that were sent to arrive, and sends them again while they have not.
+func (d *deciding) await(c *Change) {
+	now := d.view.At
+	switch {
+	case now.Sub(c.Sent) < resendAfter:
+	case c.Kind != FailOver && now.Sub(c.Written) > verifyWithin:
+		d.hold("not_applied", "the new weights have not arrived within %s, and may still do so", verifyWithin)
+	default:
+		c.Sent = now
+		d.decision.Mutation = &Mutation{Attribute: d.config.Attribute, Weights: c.Weights, Version: c.Version}
+		d.note("sent_again", c.Zone, "the new weights have not arrived: they are sent again")
+	}
+}
+
+// verify looks whether the new weights are in force on every node that answers.
 func (d *deciding) verify() {
-	s, c, now := d.state, d.state.Change, d.view.At
-	if !d.applied(d.view.weights()) {
-		if now.Sub(c.Written) >= resendAfter {
-			s.Phase, s.Change = d.beforeChange(c), nil // decide anew in the next look
-			d.note("not_applied", c.Zone, "the new weights have not arrived")
-		}
+	c, now := d.state.Change, d.view.At
+	if !applied(d.config, c, d.view.weights()) {
+		d.await(c)
 		return
 	}
 	if c.Seen.IsZero() {
-		var missing []string
-		for _, zone := range d.zones() {
-			if rolesOf(d.zones(), d.view.weights(), d.view.State.Decommission)[zone] == Out {
-				continue
+		if behind := d.view.Behind; len(behind) > 0 {
+			if now.Sub(c.Written) <= verifyWithin {
+				return
 			}
-			applied := d.view.Applied[zone]
-			if applied == nil && !d.health.Zones[zone].Healthy() || applied != nil && d.applied(applied.Weights) {
-				continue
+			if c.Kind != FailOver { // away from a zone that fails they have to go, whoever is late
+				d.giveUp(fmt.Sprintf("%s have not applied the new weights within %s", firstFew(behind), verifyWithin))
+				return
 			}
-			missing = append(missing, zone)
-		}
-		if len(missing) > 0 {
-			if now.Sub(c.Written) > verifyWithin {
-				d.giveUp(fmt.Sprintf("zone %s has not applied the new weights within %s", listed(missing), verifyWithin))
-			}
-			return
+			d.note("behind", c.Zone, "%s have not applied the new weights within %s", firstFew(behind), verifyWithin)
 		}
 		c.Seen, c.Baseline = now, d.queries()
 		d.note("read_back", c.Zone, "weights %s in force %s after the first sign", weightsText(c.Weights), round(now.Sub(c.Began)))
@@ -309,14 +315,6 @@ func (d *deciding) verify() {
 		return
 	}
 	d.finish(c)
-}
-
-// beforeChange is the phase to go back to from a change that did not come about.
-func (d *deciding) beforeChange(c *Change) Phase {
-	if c.Kind == Initialise {
-		return Starting
-	}
-	return Steady
 }
 
 // queries counts the searches of each zone since its nodes started.

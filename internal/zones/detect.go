@@ -114,6 +114,9 @@ func (d *Detector) Observe(v *View, roster Roster, roles map[string]Role, marked
 		}
 		more := func(n int) bool { return float64(n) > zoneFraction*float64(len(members)) }
 		seen[Probe], seen[Missing], seen[Silent] = more(mute), more(gone), more(unheard)
+		if v.Silent == nil { // not asked in this round: what was so still counts
+			seen[Silent] = d.running[zone][Silent] > 0
+		}
 		if v.Copies != nil {
 			h.Started = d.started(zone, v.Copies[zone])
 			seen[Copies] = h.Started < copiesFraction

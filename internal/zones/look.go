@@ -17,7 +17,7 @@ import (
 // look asks every node for itself and one node of each zone for what it knows. A quick one only looks whether new weights
 // have arrived.
 func (c *Controller) look(ctx context.Context, config Config, quick bool) *View {
-	v := &View{At: c.Now(), Product: c.Identity.Product, Applied: map[string]*es.ZoneState{}, Settings: c.settings}
+	v := &View{At: c.Now(), Product: c.Identity.Product, Settings: c.settings}
 	if len(c.state.Roster) == 0 || !quick && v.At.Sub(c.roster) >= rosterEvery {
 		c.readRoster(ctx, config)
 	}
@@ -34,8 +34,13 @@ func (c *Controller) look(ctx context.Context, config Config, quick bool) *View 
 	if c.strangers(config, v) && !quick {
 		c.readRoster(ctx, config)
 	}
-	c.looks++
-	c.aside(ctx, config, v, quick)
+	if !quick {
+		c.looks++
+		c.aside(ctx, config, v)
+	}
+	if change := c.state.Change; c.state.Phase == Verifying && change != nil && change.Seen.IsZero() {
+		c.readBack(ctx, config, v, change)
+	}
 	return v
 }
 
@@ -100,12 +105,9 @@ func (c *Controller) probe(ctx context.Context) map[string]bool {
 func (c *Controller) states(ctx context.Context, v *View) {
 	var mu sync.Mutex
 	var wait sync.WaitGroup
-	take := func(zone string, state *es.ZoneState) {
+	take := func(state *es.ZoneState) {
 		mu.Lock()
 		defer mu.Unlock()
-		if zone != "" {
-			v.Applied[zone] = state
-		}
 		// A node outside of the cluster goes on knowing what it knew: it has no leader, and older news.
 		newer := v.State == nil || state.Version > v.State.Version
 		if v.State != nil && (state.Leader == "") != (v.State.Leader == "") {
@@ -128,7 +130,7 @@ func (c *Controller) states(ctx context.Context, v *View) {
 				state, err := client.ZoneState(limited, true)
 				cancel()
 				if err == nil {
-					take(zone, state)
+					take(state)
 					return
 				}
 			}
@@ -139,9 +141,29 @@ func (c *Controller) states(ctx context.Context, v *View) {
 		limited, cancel := context.WithTimeout(ctx, 2*readWithin)
 		defer cancel()
 		if state, err := c.Client.ZoneState(limited, false); err == nil {
-			take("", state)
+			take(state)
 		}
 	}
+}
+
+// readBack asks every node of the cluster which weights it has applied. A leader applies what it publishes last: when
+// every other node has it, or it no longer waits for one that hangs.
+func (c *Controller) readBack(ctx context.Context, config Config, v *View, change *Change) {
+	if !applied(config, change, v.weights()) {
+		return
+	}
+	present := v.present()
+	members := slices.DeleteFunc(c.members(), func(m Member) bool { return !present[m.Name] || !v.Probes[m.Name] })
+	var mu sync.Mutex
+	c.each(ctx, members, readWithin, func(ctx context.Context, m Member, client *es.Client) {
+		weights, version, err := client.AppliedWeights(ctx, config.Attribute)
+		if err == nil && (version < change.Version+1 || version == change.Version+1 && !maps.Equal(weights, change.Weights)) {
+			mu.Lock()
+			defer mu.Unlock()
+			v.Behind = append(v.Behind, m.Name)
+		}
+	})
+	slices.Sort(v.Behind)
 }
 
 // strangers notes who is there, and tells whether somebody is who is not on the roster.
@@ -164,7 +186,7 @@ func (c *Controller) strangers(config Config, v *View) bool {
 func (c *Controller) readRoster(ctx context.Context, config Config) {
 	limited, cancel := context.WithTimeout(ctx, 2*readWithin)
 	defer cancel()
-	nodes, err := c.ask(limited).Roster(limited)
+	nodes, err := c.ask().Roster(limited)
 	if err != nil || len(nodes) == 0 {
 		return // what we know goes on holding
 	}
@@ -240,7 +262,7 @@ func (c *Controller) direct(ctx context.Context) (scheme string, addresses map[c
 }
 
 // ask is a client of some node that is well.
-func (c *Controller) ask(context.Context) *es.Client {
+func (c *Controller) ask() *es.Client {
 	for _, m := range c.members() {
 		if client := c.clients[m.Name]; client != nil && c.probes[m.Name] && c.health.Zones[m.Zone].Healthy() && (c.state.Leaving == nil || c.state.Leaving.Zone != m.Zone) {
 			return client
@@ -250,8 +272,8 @@ func (c *Controller) ask(context.Context) *es.Client {
 }
 
 // aside reads what helps to judge: settings, copies, loads. Each may be missing.
-func (c *Controller) aside(ctx context.Context, config Config, v *View, quick bool) {
-	client := c.ask(ctx)
+func (c *Controller) aside(ctx context.Context, config Config, v *View) {
+	client := c.ask()
 	var wait sync.WaitGroup
 	limited, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
@@ -260,33 +282,47 @@ func (c *Controller) aside(ctx context.Context, config Config, v *View, quick bo
 			v.Settings = settings
 		}
 	})
-	if verifying := c.state.Phase == Verifying; verifying || c.state.Write == Draining || c.looks%2 == 0 {
-		wait.Go(func() {
-			loads, silent, err := client.ZoneLoads(limited)
-			if err != nil {
-				return
-			}
-			v.Loads, v.Silent = map[cluster.NodeID]es.ZoneLoad{}, map[cluster.NodeID]bool{}
-			for _, l := range loads {
-				v.Loads[l.Node] = l
-			}
-			for _, id := range silent {
-				v.Silent[id] = true
-			}
-		})
+	ill := slices.ContainsFunc(slices.Collect(maps.Values(c.health.Zones)), func(h Health) bool { return !h.Healthy() })
+	if ill || c.looks%loadsEvery == 0 || c.state.Phase == Verifying || c.state.Write == Draining {
+		wait.Go(func() { v.Loads, v.Silent = readLoads(limited, client) })
 	}
-	if !quick {
+	if v.Product.Distribution == cluster.OpenSearch {
 		wait.Go(func() {
-			if v.Product.Distribution != cluster.OpenSearch {
-				return
-			}
 			if copies, _, waits, err := client.ZoneHealth(limited, config.Attribute); err == nil {
 				v.Copies, v.TaskWait = copies, waits
 			}
 		})
 	}
 	wait.Wait()
+	if c.settings == nil && v.Settings != nil {
+		c.missOrder(v.Settings.Orders.Order)
+	}
 	c.settings = v.Settings
+}
+
+// readLoads gives what each node does by its id, and who did not say; nil where nobody did.
+func readLoads(ctx context.Context, client *es.Client) (map[cluster.NodeID]es.ZoneLoad, map[cluster.NodeID]bool) {
+	answers, mute, err := client.ZoneLoads(ctx)
+	if err != nil {
+		return nil, nil
+	}
+	loads, silent := make(map[cluster.NodeID]es.ZoneLoad, len(answers)), make(map[cluster.NodeID]bool, len(mute))
+	for _, l := range answers {
+		loads[l.Node] = l
+	}
+	for _, id := range mute {
+		silent[id] = true
+	}
+	return loads, silent
+}
+
+// missOrder lets an order that was there before this instance looked for the first time pass: it was given to another one,
+// which may have carried it out.
+func (c *Controller) missOrder(order *Order) {
+	if order != nil && order.ID != c.state.Handled {
+		c.state.Handled = order.ID
+		c.handled = "not carried out by this instance, which began later; look at the zones, and give it again if it is still wanted"
+	}
 }
 
 // readSettings reads the cluster's settings about zones from what a node has applied.
@@ -334,16 +370,15 @@ func (c *Controller) routing(ctx context.Context, v *View) *Routing {
 		if r.InSync, err = client.InSync(ctx); err != nil {
 			continue
 		}
-		if running, err := client.RunningSnapshots(ctx); err == nil {
+		// That one is asked of the leader, who may be the one that hangs; it only warns.
+		limited, cancel := context.WithTimeout(ctx, readWithin)
+		running, err := client.RunningSnapshots(limited)
+		cancel()
+		if err == nil {
 			r.Snapshots = len(running)
 		}
 		if v.Loads == nil {
-			if loads, _, err := client.ZoneLoads(ctx); err == nil { // the disks, for a guard
-				v.Loads = map[cluster.NodeID]es.ZoneLoad{}
-				for _, l := range loads {
-					v.Loads[l.Node] = l
-				}
-			}
+			v.Loads, v.Silent = readLoads(ctx, client) // the disks, for a guard
 		}
 		slices.SortStableFunc(r.Copies, func(a, b es.RoutingCopy) int {
 			if a.Index != b.Index {

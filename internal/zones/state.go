@@ -91,7 +91,8 @@ type Change struct {
 	Former   map[string]float64 `json:"former,omitempty"`
 	Version  int64              `json:"version"`          // that the weights had before
 	Began    time.Time          `json:"began"`            // of the first bad signal, or of the decision
-	Written  time.Time          `json:"written"`          //
+	Written  time.Time          `json:"written"`          // first sent
+	Sent     time.Time          `json:"sent"`             // last sent
 	Seen     time.Time          `json:"seen,omitzero"`    // read back in every zone that is well
 	Checks   []Check            `json:"checks,omitempty"` // the guards, as they were
 	Baseline map[string]int64   `json:"baseline,omitempty"`

@@ -16,8 +16,8 @@ type View struct {
 
 	// State is that of the node which has applied the newest one; nil where none answered.
 	State *es.ZoneState
-	// Applied is what a node of each zone has applied. A zone of which none answered is not there.
-	Applied map[string]*es.ZoneState
+	// Behind are the nodes which have not applied the new weights that are awaited, of those that answer.
+	Behind []string
 	// Probes tells of each node of the roster whether it answered at its own address; nodes without an address that ever
 	// answered are not there.
 	Probes map[string]bool

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -24,19 +25,28 @@ func TestMain(m *testing.M) { os.Exit(realcluster.Main(m)) }
 // bed is a real cluster of three zones with two nodes each, one of which may lead.
 type bed struct {
 	*realcluster.Cluster
-	t *testing.T
+	t   *testing.T
+	out string // the zone that has been taken out: its nodes still answer, and know nothing
 }
 
-// newBed starts one. find is how often a node that was taken out asks to be let in again.
+// advised are the settings of docs/zones.md with which a leader that hangs is replaced in time for a failover.
+var advised = map[string]string{
+	"cluster.fault_detection.leader_check.timeout":   "5s",
+	"cluster.fault_detection.follower_check.timeout": "5s",
+	"cluster.publish.timeout":                        "10s",
+}
+
+// newBed starts one.
 func newBed(t *testing.T, p realcluster.Product) *bed {
 	t.Helper()
-	c := realcluster.Start(t, realcluster.Options{Product: p, ProcessPerNode: true, Settings: map[string]string{
-		"cluster.routing.allocation.awareness.attributes":              "zone",
-		"cluster.routing.allocation.awareness.force.zone.values":       "a,b,c",
-		"discovery.find_peers_interval_during_decommission":            "1s",
-		"cluster.routing.allocation.node_initial_primaries_recoveries": "20",
-	}})
-	b := &bed{c, t}
+	settings := map[string]string{
+		"cluster.routing.allocation.awareness.attributes":        "zone",
+		"cluster.routing.allocation.awareness.force.zone.values": "a,b,c",
+		"discovery.find_peers_interval_during_decommission":      "1s",
+	}
+	maps.Copy(settings, advised)
+	c := realcluster.Start(t, realcluster.Options{Product: p, ProcessPerNode: true, Settings: settings})
+	b := &bed{Cluster: c, t: t}
 	b.must(b.CreateIndex(t.Context(), realcluster.Index{Name: "searched", Shards: 3, Replicas: 2}))
 	for i := range 50 {
 		b.must(b.Post(t.Context(), "/searched/_doc", fmt.Sprintf(`{"n":%d}`, i), nil))
@@ -76,6 +86,7 @@ type runner struct {
 	notes []said
 	moved chan struct{} // closed and renewed with every status
 	last  *zones.Status
+	looks int
 }
 
 type said struct {
@@ -134,6 +145,7 @@ func (r *runner) observe(s *zones.Status) {
 		r.t.Logf("%s %-18s %-2s %s", s.At.Format("15:04:05.0"), n.Event, n.Zone, n.Text)
 	}
 	r.last = s
+	r.looks++
 	close(r.moved)
 	r.moved = make(chan struct{})
 }
@@ -158,6 +170,26 @@ func (r *runner) until(what string, within time.Duration, ok func(*zones.Status)
 	}
 }
 
+// looked counts the looks so far.
+func (r *runner) looked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.looks
+}
+
+// order are the events among these that were noted, in their order.
+func (r *runner) order(of []string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var events []string
+	for _, s := range r.notes {
+		if slices.Contains(of, s.Event) {
+			events = append(events, s.Event)
+		}
+	}
+	return events
+}
+
 // count counts the notes of an event so far.
 func (r *runner) count(event string) int {
 	r.mu.Lock()
@@ -172,24 +204,278 @@ func (r *runner) count(event string) int {
 }
 
 // order asks the controller for something, as a person does.
-func (b *bed) order(verb zones.Verb, zone string) string {
+func (b *bed) order(verb zones.Verb, zone string) {
 	b.t.Helper()
 	o := zones.Order{ID: fmt.Sprintf("%s-%d", verb, time.Now().UnixNano()), Verb: verb, Zone: zone, By: "a person", At: time.Now()}
 	text, err := json.Marshal(o)
 	b.must(err)
-	b.must(b.PutSettings(b.t.Context(), map[string]any{zones.OrderKey: string(text)}))
-	return o.ID
+	client := b.client(b.out)
+	defer client.Close()
+	b.must(client.PutSettings(b.t.Context(), map[string]any{zones.OrderKey: string(text)}))
+}
+
+// state is what the cluster's state says of zones.
+func (b *bed) state() *es.ZoneState { return b.stateOutside("") }
+
+// stateOutside is what the nodes of the other zones say: those of a zone that is out know what was.
+func (b *bed) stateOutside(zone string) *es.ZoneState {
+	b.t.Helper()
+	client := b.client(zone)
+	defer client.Close()
+	state, err := client.ZoneState(b.t.Context(), false)
+	b.must(err)
+	return state
+}
+
+// client asks the nodes outside of a zone.
+func (b *bed) client(outside string) *es.Client {
+	b.t.Helper()
+	var addresses []string
+	for _, n := range b.Nodes() {
+		if n.Zone != outside {
+			addresses = append(addresses, n.Address)
+		}
+	}
+	client, err := es.New(es.Config{Addresses: addresses, Timeout: 10 * time.Second})
+	b.must(err)
+	return client
 }
 
 // weights are those in the cluster, by zone, with their version.
 func (b *bed) weights() (map[string]float64, int64) {
 	b.t.Helper()
-	client, err := es.New(es.Config{Addresses: b.Addresses(), Timeout: 10 * time.Second})
-	b.must(err)
-	defer client.Close()
-	state, err := client.ZoneState(b.t.Context(), false)
-	b.must(err)
+	state := b.state()
 	return state.Weights.Values, state.Weights.Version
+}
+
+// tryWeights writes weights as a person would, by a node outside of a zone.
+func (b *bed) tryWeights(outside string, w map[string]float64, version int64) error {
+	b.t.Helper()
+	client := b.client(outside)
+	defer client.Close()
+	return client.PutZoneWeights(b.t.Context(), "zone", w, version)
+}
+
+func (b *bed) putWeights(w map[string]float64, version int64) {
+	b.t.Helper()
+	b.must(b.tryWeights("", w, version))
+}
+
+// standby is the zone of weight 0.
+func (b *bed) standby() string {
+	b.t.Helper()
+	w, _ := b.weights()
+	for zone, weight := range w {
+		if weight == 0 {
+			return zone
+		}
+	}
+	b.t.Fatalf("no zone stands by: %v", w)
+	return ""
+}
+
+// zoneOf is the zone that a state's leader is in.
+func (b *bed) zoneOf(state *es.ZoneState) string {
+	for _, n := range state.Nodes {
+		if n.ID == state.Leader {
+			return n.Attributes["zone"]
+		}
+	}
+	return ""
+}
+
+func (b *bed) leaderZone() string {
+	b.t.Helper()
+	return b.zoneOf(b.state())
+}
+
+// leader is the position of the node that leads.
+func (b *bed) leader() int {
+	b.t.Helper()
+	state := b.state()
+	for _, n := range state.Nodes {
+		if n.ID == state.Leader {
+			return slices.IndexFunc(b.Nodes(), func(at realcluster.Node) bool { return at.Name == n.Name })
+		}
+	}
+	b.t.Fatal("nobody leads")
+	return -1
+}
+
+// servingWithoutLeader is a zone that serves and from which the cluster is not led.
+func (b *bed) servingWithoutLeader() string {
+	b.t.Helper()
+	leads, rests := b.leaderZone(), b.standby()
+	for _, zone := range []string{"a", "b", "c"} {
+		if zone != leads && zone != rests {
+			return zone
+		}
+	}
+	panic("three zones, of which one leads and one rests")
+}
+
+// placed lists where the copies outside of a zone are.
+func (b *bed) placed(outside string) []string {
+	b.t.Helper()
+	copies, err := b.Copies(b.t.Context())
+	b.must(err)
+	zone := map[string]string{}
+	for _, n := range b.Nodes() {
+		zone[n.Name] = n.Zone
+	}
+	var placed []string
+	for _, c := range copies {
+		if c.Node != "" && zone[c.Node] != outside {
+			placed = append(placed, fmt.Sprintf("%s/%d %s %s %s", c.Index, c.Shard, c.Node, c.State, c.AllocationID))
+		}
+	}
+	slices.Sort(placed)
+	return placed
+}
+
+// notOverAllocated checks that no shard has two copies in one zone while another is out: forced awareness holds.
+func (b *bed) notOverAllocated(out string) {
+	b.t.Helper()
+	client := b.client(out)
+	defer client.Close()
+	routing, err := client.Routing(b.t.Context())
+	b.must(err)
+	zone := map[string]string{}
+	for _, n := range b.stateOutside(out).Nodes {
+		zone[string(n.ID)] = n.Attributes["zone"]
+	}
+	seen := map[string]bool{}
+	for _, c := range routing.Copies {
+		if c.Node == "" {
+			continue
+		}
+		key := fmt.Sprintf("%s/%d in %s", c.Index, c.Shard, zone[string(c.Node)])
+		if seen[key] {
+			b.t.Errorf("two copies of %s", key)
+		}
+		seen[key] = true
+	}
+}
+
+// inService checks what each node tells a load balancer while a zone is out and all others serve.
+func (b *bed) inService(out string) {
+	b.t.Helper()
+	for _, n := range b.Nodes() {
+		want := http.StatusOK
+		if n.Zone == out {
+			want = http.StatusFailedDependency
+		}
+		deadline := time.Now().Add(20 * time.Second) // a node that was taken out notices after some seconds
+		for {
+			answer, err := http.Get(n.Address + "/_cluster/health?local=true&ensure_node_weighed_in=true")
+			b.must(err)
+			answer.Body.Close()
+			if answer.StatusCode == want {
+				break
+			}
+			if time.Now().After(deadline) {
+				b.t.Errorf("node %s of zone %s answers %d, not %d", n.Name, n.Zone, answer.StatusCode, want)
+				break
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+}
+
+// writes are documents that are indexed one after the other, counted where they were acknowledged.
+type writes struct {
+	stop         func()
+	done, failed atomic.Int64
+	mu           sync.Mutex
+	first        string
+	kept         []string // ids
+}
+
+func (w *writes) acknowledged() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.kept)
+}
+
+// index writes without a pause to nodes in service.
+func (b *bed) index(name string) *writes {
+	b.t.Helper()
+	b.must(b.CreateIndex(b.t.Context(), realcluster.Index{Name: name, Shards: 3, Replicas: 2}))
+	b.must(b.WaitGreen(b.t.Context()))
+	w := &writes{}
+	ctx, cancel := context.WithCancel(context.Background())
+	list, stopWatching := b.watchService()
+	client := &http.Client{Timeout: 30 * time.Second}
+	var wait sync.WaitGroup
+	for k := range 2 {
+		wait.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				at := list()
+				if len(at) == 0 {
+					continue
+				}
+				id := fmt.Sprintf("%d-%d", k, i)
+				w.one(ctx, client, at[i%len(at)], name, id)
+			}
+		})
+	}
+	w.stop = sync.OnceFunc(func() { cancel(); wait.Wait(); stopWatching() })
+	b.t.Cleanup(w.stop)
+	return w
+}
+
+func (w *writes) one(ctx context.Context, client *http.Client, address, index, id string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, address+"/"+index+"/_doc/"+id, strings.NewReader(`{"n":1}`))
+	if err != nil {
+		return
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := client.Do(request)
+	fault := ""
+	if err == nil {
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode >= 300 {
+			fault = string(text)
+		}
+	} else {
+		fault = err.Error()
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	w.done.Add(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if fault == "" {
+		w.kept = append(w.kept, id)
+		return
+	}
+	w.failed.Add(1)
+	if w.first == "" {
+		w.first = address + ": " + fault
+	}
+}
+
+// complete checks that every acknowledged document is there.
+func (b *bed) complete(index string, ids []string) {
+	b.t.Helper()
+	b.must(b.Post(b.t.Context(), "/"+index+"/_refresh", nil, nil))
+	for chunk := range slices.Chunk(ids, 500) {
+		var answer struct {
+			Docs []struct {
+				ID    string `json:"_id"`
+				Found bool   `json:"found"`
+			} `json:"docs"`
+		}
+		b.must(b.Post(b.t.Context(), "/"+index+"/_mget?_source=false", map[string]any{"ids": chunk}, &answer))
+		for _, d := range answer.Docs {
+			if !d.Found {
+				b.t.Errorf("document %s was acknowledged and is lost", d.ID)
+			}
+		}
+	}
+	b.t.Logf("%d acknowledged documents are there", len(ids))
 }
 
 // queries counts each zone's shard searches since its nodes started.
@@ -215,31 +501,69 @@ func (b *bed) queries() map[string]int64 {
 
 // searches are running without a pause, as a load balancer would send them: to nodes that say they are in service.
 type searches struct {
+	t                   *testing.T
+	index               string
 	stop                func()
 	done, failed, short atomic.Int64
 	mu                  sync.Mutex
-	first               string // what the first failure said
-	slow                time.Duration
+	first               string       // what the first failure said
 	cutoff              atomic.Int64 // Unix nanoseconds: failures from then on count as late
 	late                atomic.Int64
 }
 
+// search searches the index of every bed.
 func (b *bed) search(workers int, pause time.Duration) *searches {
-	s := &searches{}
+	return b.searchIndex("searched", workers, pause)
+}
+
+func (b *bed) searchIndex(index string, workers int, pause time.Duration) *searches {
+	s := &searches{index: index, t: b.t}
 	ctx, cancel := context.WithCancel(context.Background())
+	list, stopWatching := b.watchService()
 	client := &http.Client{Timeout: 5 * time.Second}
 	var wait sync.WaitGroup
-	// The nodes in service, looked at all the time.
+	for w := range workers {
+		wait.Go(func() {
+			for i := w; ctx.Err() == nil; i++ {
+				if at := list(); len(at) > 0 {
+					s.one(ctx, client, at[i%len(at)])
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
+			}
+		})
+	}
+	s.stop = sync.OnceFunc(func() { cancel(); wait.Wait(); stopWatching() })
+	b.t.Cleanup(s.stop)
+	return s
+}
+
+// wait returns when there have been so many searches in all.
+func (s *searches) wait(count int64) {
+	s.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for s.done.Load() < count {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%d searches in a minute, %d failed: %s", s.done.Load(), s.failed.Load(), s.first)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// watchService keeps a load balancer's list: the nodes that say they are in service, looked at all the time.
+func (b *bed) watchService() (list func() []string, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	client := &http.Client{Timeout: time.Second}
 	var inService atomic.Pointer[[]string]
 	look := func() {
-		var list []string
+		var found []string
 		var mu sync.Mutex
 		var asked sync.WaitGroup
 		for _, n := range b.Nodes() {
 			asked.Go(func() {
-				limited, cancel := context.WithTimeout(ctx, time.Second)
-				defer cancel()
-				request, err := http.NewRequestWithContext(limited, http.MethodGet, n.Address+"/_cluster/health?local=true&ensure_node_weighed_in=true", nil)
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.Address+"/_cluster/health?local=true&ensure_node_weighed_in=true", nil)
 				if err != nil {
 					return
 				}
@@ -250,18 +574,20 @@ func (b *bed) search(workers int, pause time.Duration) *searches {
 				answer.Body.Close()
 				if answer.StatusCode == http.StatusOK {
 					mu.Lock()
-					list = append(list, n.Address)
-					mu.Unlock()
+					defer mu.Unlock()
+					found = append(found, n.Address)
 				}
 			})
 		}
 		asked.Wait()
-		slices.Sort(list)
-		inService.Store(&list)
+		slices.Sort(found)
+		inService.Store(&found)
 	}
 	look()
-	wait.Go(func() {
-		ticker := time.NewTicker(500 * time.Millisecond)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(300 * time.Millisecond)
 		defer ticker.Stop()
 		for {
 			select {
@@ -271,28 +597,13 @@ func (b *bed) search(workers int, pause time.Duration) *searches {
 				look()
 			}
 		}
-	})
-	for w := range workers {
-		wait.Go(func() {
-			for i := w; ctx.Err() == nil; i++ {
-				if list := *inService.Load(); len(list) > 0 {
-					s.one(ctx, client, list[i%len(list)])
-				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(pause):
-				}
-			}
-		})
-	}
-	s.stop = sync.OnceFunc(func() { cancel(); wait.Wait() })
-	b.t.Cleanup(s.stop)
-	return s
+	}()
+	return func() []string { return *inService.Load() }, func() { cancel(); <-done }
 }
 
 func (s *searches) one(ctx context.Context, client *http.Client, address string) {
 	began := time.Now()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/searched/_search?size=0", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/"+s.index+"/_search?size=0", nil)
 	if err != nil {
 		return
 	}
