@@ -69,11 +69,9 @@ const (
 	leakShare    = 0.01             // of its share of the searches that a new standby may still get
 	fenceWithin  = 180 * time.Second
 	fenceTries   = 2
-	fenceBackoff = 60 * time.Second
 	idleFor      = 60 * time.Second
 	staleAfter   = 15 * time.Minute // a write failover is not begun from a journal older than this
 	rejoinAlert  = 150 * time.Second
-	timerSlack   = 60 * time.Second // on top of a server's own drain timer that nobody can cancel
 
 	capacityRatio = 1.1 // the largest zone to the smallest
 	peakShare     = 0.7 // of the capacity that is left once a zone is lost
@@ -84,3 +82,9 @@ const (
 func (c *Config) settled() time.Duration { return c.Rotation * 5 / 6 }
 
 func (c *Config) leaderStable() time.Duration { return min(2*time.Minute, c.Rotation/15) }
+
+// slack is how much later than it should a server's own timer may still do something, and how long is waited before a
+// decommission that failed is asked for again: a minute at the usual drain of five.
+func (c *Config) slack() time.Duration {
+	return min(max(c.Drain/5, 2*time.Second), time.Minute)
+}

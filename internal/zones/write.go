@@ -221,7 +221,7 @@ func (d *deciding) fence() {
 		}
 		d.decommission()
 	case out.Status == es.DecommissionDraining:
-		if since > d.config.Drain+2*timerSlack {
+		if since > d.config.Drain+2*d.config.slack() {
 			d.undo("drains")
 		}
 	case out.Value != "" && since > fenceWithin:
@@ -240,8 +240,8 @@ func (d *deciding) tryAgain(now time.Time) {
 		d.state.Write, d.state.Leaving = Idle, nil
 		d.hold("fence_failed", "zone %s could not be taken out in %d tries; look at the log of the elected leader", l.Zone, l.Tries)
 	case l.Again.IsZero() || l.Again.Before(l.Asked):
-		l.Again = now.Add(fenceBackoff)
-		d.note("fence_failed", l.Zone, "the decommission of zone %s failed; it is tried again in %s", l.Zone, fenceBackoff)
+		l.Again = now.Add(d.config.slack())
+		d.note("fence_failed", l.Zone, "the decommission of zone %s failed; it is tried again in %s", l.Zone, d.config.slack())
 	case !now.Before(l.Again):
 		d.decommission()
 	}
@@ -251,8 +251,8 @@ func (d *deciding) tryAgain(now time.Time) {
 func (d *deciding) undo(at string) {
 	s, l := d.state, d.state.Leaving
 	l.Undone = true
-	l.Again = d.view.At.Add(fenceBackoff)
-	if t := s.Timer.Add(timerSlack); t.After(l.Again) && !s.Timer.IsZero() {
+	l.Again = d.view.At.Add(d.config.slack())
+	if t := s.Timer.Add(d.config.slack()); t.After(l.Again) && !s.Timer.IsZero() {
 		l.Again = t
 	}
 	if l.Tries >= fenceTries {

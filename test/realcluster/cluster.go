@@ -392,6 +392,14 @@ func (c *Cluster) halt(i int, sig syscall.Signal) error {
 // Restart starts node i on its old data, after stopping it where it runs, and waits until the cluster has it back. It
 // does not wait for its copies: see WaitGreen.
 func (c *Cluster) Restart(ctx context.Context, i int) error {
+	if err := c.StartAgain(i); err != nil {
+		return err
+	}
+	return c.waitFormed(ctx)
+}
+
+// StartAgain is Restart without waiting for anything.
+func (c *Cluster) StartAgain(i int) error {
 	if !c.options.ProcessPerNode {
 		return errOneProcess
 	}
@@ -407,9 +415,9 @@ func (c *Cluster) Restart(ctx context.Context, i int) error {
 		return err
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	n.process = p
-	c.mu.Unlock()
-	return c.waitFormed(ctx)
+	return nil
 }
 
 // Configure changes settings of node i's yml file, flat keys; nil removes one. Then it restarts the node.

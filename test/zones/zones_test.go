@@ -83,7 +83,7 @@ func (r *runner) healthy() {
 func (b *bed) whole(killed ...int) {
 	b.t.Helper()
 	for _, i := range killed {
-		b.must(b.Restart(b.t.Context(), i))
+		b.must(b.StartAgain(i))
 	}
 	b.must(b.WaitGreen(b.t.Context()))
 }
@@ -446,7 +446,7 @@ func stuckDrain(t *testing.T, b *bed) {
 	r.until("draining", goal, func(s *zones.Status) bool { return s.Decommission == es.DecommissionDraining })
 	leader := b.leader()
 	b.must(b.Kill(leader))
-	b.must(b.Restart(t.Context(), leader))
+	b.must(b.StartAgain(leader))
 	r.until("the stuck drain is dropped", 5*goal, func(*zones.Status) bool { return r.count("fence_stuck") > 0 })
 	r.until("out all the same", 5*goal, func(s *zones.Status) bool { return s.Write == zones.Gone })
 	b.out = zone
