@@ -256,6 +256,7 @@ type shardCopy struct {
 
 	totals totals  // counted up to group.since
 	share  float64 // of the group's searches; 0 while it serves none
+	turn   float64 // the higher, the sooner it is its turn
 	slot   int     // among the serving copies
 
 	why      unassignedInfo

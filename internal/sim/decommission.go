@@ -155,10 +155,8 @@ func (c *Cluster) fence(leader *node, going []*node) {
 	c.bump()
 	still := func() bool { return c.decommission == d && c.master == leader }
 	c.after(decommissionStep, func() {
-		for _, n := range going {
-			if still() && c.nodeByID[n.id] == n {
-				c.expel(n)
-			}
+		if still() {
+			c.expel(slices.DeleteFunc(going, func(n *node) bool { return c.nodeByID[n.id] != n })...)
 		}
 		c.after(decommissionStep, func() {
 			if still() {

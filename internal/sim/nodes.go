@@ -179,10 +179,14 @@ func (c *Cluster) Kill(name string) bool {
 	return true
 }
 
-// expel puts a node out of the cluster. Its process runs on, and asks to be let in again.
-func (c *Cluster) expel(n *node) {
-	c.putOut(n)
-	c.depart(n)
+// expel puts nodes out of the cluster, all at once. Their processes run on, and ask to be let in again.
+func (c *Cluster) expel(nodes ...*node) {
+	for _, n := range nodes {
+		c.putOut(n)
+	}
+	for _, n := range nodes {
+		c.depart(n)
+	}
 }
 
 // putOut makes the process one outside the cluster, with what it knew last.

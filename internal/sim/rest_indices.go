@@ -50,6 +50,7 @@ func (c *Cluster) indexRoutes(expand, masterTimeout string) []route {
 		{method: get, path: "/{index}/_count", params: expand + " q", do: (*call).countDocs},
 		{method: post, path: "/{index}/_count", params: expand + " q", do: (*call).countDocs},
 	}
+	list = append(list, c.searchRoutes(expand)...)
 	if !c.elastic() || !c.cfg.OSS {
 		streams := ""
 		if c.elastic() {

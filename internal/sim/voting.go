@@ -40,11 +40,7 @@ func (c *Cluster) elect() {
 	c.term++
 	c.forgetDesired() // a new master knows of no wishes and hints
 	c.bump()
-	for _, n := range slices.Clone(c.nodes) { // all join the new master, or are not let in
-		if c.refuses(n) {
-			c.expel(n)
-		}
-	}
+	c.expel(slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return !c.refuses(n) })...) // all join the new master, or are not let in
 	c.reconfigure()
 	c.reroute()
 }
