@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -60,7 +61,7 @@ var measures = map[string]measure{
 		return float64(lost), nil
 	}},
 	"status": {value: func(r *run, _ []string) (any, error) { return r.c.Status(), nil }},
-	"master": {value: func(r *run, _ []string) (any, error) { return r.c.Master(), nil }},
+	"master": {value: func(r *run, _ []string) (any, error) { return cmp.Or(r.c.Master(), "none"), nil }},
 	"voters": {value: func(r *run, _ []string) (any, error) {
 		names := r.c.Voters()
 		slices.Sort(names)

@@ -503,7 +503,20 @@ func namedEvent(what string, do func(*Cluster, string) bool) func(*arguments) ac
 	}
 }
 
-func nodeEvent(do func(*Cluster, string) bool) func(*arguments) action { return namedEvent("node", do) }
+// nodeEvent happens to a node, or, for "zone:c", to each that has the attribute, whether it runs or not.
+func nodeEvent(do func(*Cluster, string) bool) func(*arguments) action {
+	return namedEvent("node", func(c *Cluster, name string) bool {
+		attribute, value, all := strings.Cut(name, ":")
+		if !all {
+			return do(c, name)
+		}
+		names := c.NodesIn(attribute, value)
+		for _, n := range names {
+			do(c, n)
+		}
+		return len(names) > 0
+	})
+}
 
 // parseRestart kills a node and brings it back.
 func parseRestart(a *arguments) action {

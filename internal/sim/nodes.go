@@ -456,6 +456,20 @@ func (c *Cluster) withNode(name string, do func(*node)) bool {
 	return true
 }
 
+// NodesIn are the names of the nodes whose attribute has the value, sorted: in the cluster, put out of it, or not running.
+func (c *Cluster) NodesIn(attribute, value string) []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var list []string
+	for _, n := range slices.Concat(c.nodes, c.outside, slices.Collect(maps.Values(c.gone))) {
+		if n.zone[attribute] == value {
+			list = append(list, n.spec.Name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // NodeID is the id of a live node; "" if there is none of that name.
 func (c *Cluster) NodeID(name string) string {
 	c.mu.RLock()

@@ -323,7 +323,9 @@ func zonedTwins(ctx context.Context, t *testing.T, p realcluster.Product) (real,
 		t.Fatal(err)
 	}
 	c.Settle()
-	real = &zoned{pause: func() { time.Sleep(50 * time.Millisecond) }}
+	tick := time.NewTicker(50 * time.Millisecond)
+	t.Cleanup(tick.Stop)
+	real = &zoned{pause: func() { <-tick.C }}
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	real.ask = func(node int, method, path, body string) (int, string) {

@@ -60,10 +60,10 @@ func (cl *call) search() *apiError {
 		return &apiError{status: http.StatusServiceUnavailable, kind: "search_phase_execution_exception", reason: "all shards failed"}
 	}
 	begun := c.now
-	answer := func() *apiError {
+	answer := func() {
 		w := cl.w
 		if !w.obj("") {
-			return nil
+			return
 		}
 		w.int("took", max(1, (c.now-begun).Milliseconds()))
 		w.bool("timed_out", false)
@@ -87,10 +87,10 @@ func (cl *call) search() *apiError {
 			w.end()
 		}
 		w.end()
-		return nil
 	}
 	if len(halted) == 0 {
-		return answer()
+		answer()
+		return nil
 	}
 	cl.then = func() *apiError {
 		err := cl.await(time.Hour, func() bool {
@@ -101,7 +101,8 @@ func (cl *call) search() *apiError {
 		}
 		c.mu.RLock()
 		defer c.mu.RUnlock()
-		return answer()
+		answer()
+		return nil
 	}
 	return nil
 }

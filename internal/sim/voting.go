@@ -23,13 +23,16 @@ func (c *Cluster) hasQuorum(voters []string) bool {
 	return votes > len(voters)/2
 }
 
-// elect makes the first node that may be it the master, if those who can vote are enough.
+// elect makes the first node that may be it the master, rather one that votes, if those who can vote are enough.
 func (c *Cluster) elect() {
 	if !c.hasQuorum(c.voters) {
 		return
 	}
 	may := func(n *node) bool { return n.eligible() && !n.frozen && !c.refuses(n) }
-	i := slices.IndexFunc(c.nodes, func(n *node) bool { return may(n) && !c.excluded(n.id) })
+	i := slices.IndexFunc(c.nodes, func(n *node) bool { return may(n) && !c.excluded(n.id) && slices.Contains(c.voters, n.id) })
+	if i < 0 {
+		i = slices.IndexFunc(c.nodes, func(n *node) bool { return may(n) && !c.excluded(n.id) })
+	}
 	if i < 0 {
 		i = slices.IndexFunc(c.nodes, may)
 	}
