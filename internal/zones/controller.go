@@ -113,7 +113,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // Round looks once, acts at most once, and says how long after its start to look again.
 func (c *Controller) Round(ctx context.Context) time.Duration {
 	config := c.Config()
-	quick := c.state.Phase == Verifying && c.state.Change != nil && c.state.Change.Seen.IsZero()
+	quick := c.probes != nil && c.state.Phase == Verifying && c.state.Change.Seen.IsZero()
 	v := c.look(ctx, config, quick)
 	if !quick {
 		c.health = c.detector.Observe(v, c.state.Roster, rolesOf(c.state.Roster.zones(), v.weights(), decommissionOf(v)), nil)

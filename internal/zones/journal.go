@@ -33,6 +33,8 @@ type Journal struct {
 	file *os.File
 	size int64
 	last *Entry
+
+	before, after func() // of each line, for tests in which the process dies there; nil does nothing
 }
 
 // OpenJournal reads the journal in dir; an empty dir keeps nothing. A last line that was cut off is dropped; the warning
@@ -81,6 +83,12 @@ func (j *Journal) Last() *Entry { return j.last }
 
 // Append writes an entry and waits until it is safe on disk.
 func (j *Journal) Append(e Entry) error {
+	if j.before != nil {
+		j.before()
+	}
+	if j.after != nil {
+		defer j.after()
+	}
 	j.last = &e
 	if j.file == nil {
 		return nil

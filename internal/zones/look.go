@@ -18,7 +18,7 @@ import (
 // have arrived.
 func (c *Controller) look(ctx context.Context, config Config, quick bool) *View {
 	v := &View{At: c.Now(), Product: c.Identity.Product, Settings: c.settings}
-	if len(c.state.Roster) == 0 || !quick && v.At.Sub(c.roster) >= rosterEvery {
+	if !quick && v.At.Sub(c.roster) >= rosterEvery {
 		c.readRoster(ctx, config)
 	}
 	if !quick {

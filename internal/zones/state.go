@@ -50,6 +50,7 @@ type State struct {
 	Pin         string               `json:"pin,omitempty"`     // the zone that is to stand by
 	Failed      map[string][]Flap    `json:"failed,omitempty"`  // failovers of each zone in the last hours
 	Kept        []string             `json:"kept,omitempty"`    // zones that stay standby until a person releases them
+	Votes       bool                 `json:"votes,omitempty"`   // exclusions from voting are ours
 	Leaving     *Leaving             `json:"leaving,omitempty"` // the zone of the writing side
 	Handled     string               `json:"handled,omitempty"` // id of the last order that was carried out or refused
 	Roster      Roster               `json:"roster"`            //
@@ -106,18 +107,17 @@ type Leaving struct {
 	Ill        bool      `json:"ill"`            // it was not well when it began: a zone that gets well again stays
 	Late       bool      `json:"late,omitempty"` // that its nodes are not back in time has been said
 	Began      time.Time `json:"began"`
-	Deadline   time.Time `json:"deadline"`           // of the drain
-	HandedOver bool      `json:"handed_over"`        // the zone's votes were taken for the leader to leave it
-	Cleared    bool      `json:"cleared"`            // and given back
-	Idle       time.Time `json:"idle,omitzero"`      // since when nothing has run there
-	Asked      time.Time `json:"asked,omitzero"`     // when the decommission was asked for
-	Tries      int       `json:"tries"`              //
-	Undone     bool      `json:"undone,omitempty"`   // a stuck decommission was dropped and is to be asked for again
-	Again      time.Time `json:"again,omitzero"`     // not before
-	Out        time.Time `json:"out,omitzero"`       //
-	Reachable  time.Time `json:"reachable,omitzero"` // since when its nodes have answered at their own addresses again
-	Returning  time.Time `json:"returning,omitzero"` // when it was recommissioned
-	Joined     time.Time `json:"joined,omitzero"`    // when all its nodes were back
+	Deadline   time.Time `json:"deadline"`             // of the drain
+	HandedOver time.Time `json:"handed_over,omitzero"` // when the zone's votes were taken for the leader to leave it
+	Idle       time.Time `json:"idle,omitzero"`        // since when nothing has run there
+	Asked      time.Time `json:"asked,omitzero"`       // when the decommission was asked for
+	Tries      int       `json:"tries"`                //
+	Undone     bool      `json:"undone,omitempty"`     // a stuck decommission was dropped and is to be asked for again
+	Again      time.Time `json:"again,omitzero"`       // not before
+	Out        time.Time `json:"out,omitzero"`         //
+	Reachable  time.Time `json:"reachable,omitzero"`   // since when its nodes have answered at their own addresses again
+	Returning  time.Time `json:"returning,omitzero"`   // when it was recommissioned
+	Joined     time.Time `json:"joined,omitzero"`      // when all its nodes were back
 }
 
 // resting are the zones that do not serve by the weights we know of.

@@ -13,7 +13,9 @@ import (
 func (d *deciding) write(order *Order) {
 	switch d.state.Write {
 	case Idle:
-		d.leave(order)
+		if d.giveVotesBack(); !d.done() {
+			d.leave(order)
+		}
 	case Draining:
 		d.drain(order)
 	case Fencing:
@@ -113,20 +115,17 @@ func (d *deciding) drain(order *Order) {
 func (d *deciding) abort(why string) {
 	s := d.state
 	d.note("abort", s.Leaving.Zone, "zone %s is not taken out: %s", s.Leaving.Zone, why)
-	votes := s.Leaving.HandedOver && !s.Leaving.Cleared
 	s.Write, s.Leaving = Idle, nil
-	if votes {
-		d.decision.Mutation = &Mutation{Clear: true}
-	}
+	d.giveVotesBack()
 }
 
 // handOver takes the votes of the zone while the cluster is led from there, and gives them back once another leads. It
 // tells whether that is under way.
 func (d *deciding) handOver() bool {
-	l, now := d.state.Leaving, d.view.At
+	s, l, now := d.state, d.state.Leaving, d.view.At
 	inside := d.view.leaderZone(d.roster) == l.Zone
 	switch {
-	case inside && !l.HandedOver:
+	case inside && l.HandedOver.IsZero():
 		if c := d.noForeignVotes(); !c.OK {
 			d.block(c)
 			return true
@@ -137,25 +136,31 @@ func (d *deciding) handOver() bool {
 				nodes = append(nodes, m.ID)
 			}
 		}
-		l.HandedOver, l.Asked = true, now
+		l.HandedOver, s.Votes = now, true
 		d.decision.Mutation = &Mutation{Exclude: nodes}
 		d.note("hand_over", l.Zone, "the cluster is led from zone %s: its %d nodes that may lead lose their vote until another leads", l.Zone, len(nodes))
-		return true
-	case l.HandedOver && !l.Cleared:
-		outside := d.view.State.Leader != "" && !inside
-		if !outside && now.Sub(l.Asked) < verifyWithin {
-			return true
-		}
-		l.Cleared = true
-		d.decision.Mutation = &Mutation{Clear: true}
-		if outside {
-			d.note("handed_over", l.Zone, "the cluster is led from zone %s", d.view.leaderZone(d.roster))
-		} else {
+	case s.Votes && (inside || d.view.State.Leader == "") && now.Sub(l.HandedOver) < verifyWithin:
+	case s.Votes:
+		if inside {
 			d.note("hand_over_failed", l.Zone, "no other node leads after %s: the server itself has to see to it", verifyWithin)
+		} else {
+			d.note("handed_over", l.Zone, "the cluster is led from zone %s", d.view.leaderZone(d.roster))
 		}
-		return true
+		d.giveVotesBack()
+	default:
+		return false
 	}
-	return false
+	return true
+}
+
+// giveVotesBack ends the exclusions that are ours. While they are there they are ended anew: what is sent may be lost.
+func (d *deciding) giveVotesBack() {
+	if !d.state.Votes {
+		return
+	}
+	if d.state.Votes = len(d.view.State.Exclusions) > 0; d.state.Votes {
+		d.decision.Mutation = &Mutation{Clear: true}
+	}
 }
 
 // idle notes since when nothing has run in the zone.
@@ -305,6 +310,14 @@ func (d *deciding) comeBack(order *Order) {
 // rejoin waits for the zone's nodes.
 func (d *deciding) rejoin() {
 	s, l, now := d.state, d.state.Leaving, d.view.At
+	if d.view.State.Decommission.Value != "" { // what lets them join has not arrived
+		if now.Sub(l.Returning) > d.unanswered() {
+			l.Returning = now
+			d.decision.Mutation = &Mutation{Back: true}
+			d.note("sent_again", l.Zone, "zone %s is still decommissioned: it is recommissioned again", l.Zone)
+		}
+		return
+	}
 	if d.allBack(l.Zone) {
 		s.Write, l.Joined = Recovering, now
 		d.note("rejoined", l.Zone, "every node of zone %s is back after %s", l.Zone, round(now.Sub(l.Returning)))

@@ -25,8 +25,9 @@ func TestMain(m *testing.M) { os.Exit(realcluster.Main(m)) }
 // bed is a real cluster of three zones with two nodes each, one of which may lead.
 type bed struct {
 	*realcluster.Cluster
-	t   *testing.T
-	out string // the zone that has been taken out: its nodes still answer, and know nothing
+	t    *testing.T
+	turn int    // of zones that fail
+	out  string // the zone that has been taken out: its nodes still answer, and know nothing
 }
 
 // advised are the settings of docs/zones.md with which a leader that hangs is replaced in time for a failover.

@@ -1,0 +1,346 @@
+package zones
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/es"
+	"github.com/shardonnay/shardonnay/internal/sim"
+)
+
+// bed is a simulated cluster of three zones with two nodes each, one of which may lead, and a controller whose time is
+// the cluster's.
+type bed struct {
+	*sim.Cluster
+	t       *testing.T
+	config  Config
+	server  *sim.Server
+	client  *es.Client
+	dir     string
+	journal *Journal
+	c       *Controller
+	notes   []Note
+	orders  int
+	stage   int // of the story
+}
+
+type layout struct {
+	version  string
+	elastic  bool
+	dataOnly string // a zone without a node that may lead
+}
+
+func newBed(t *testing.T, l layout) *bed {
+	t.Helper()
+	config := sim.Config{Version: l.version, Seed: 7, Noise: -1, Settings: map[string]string{
+		"cluster.routing.allocation.awareness.attributes":        "zone",
+		"cluster.routing.allocation.awareness.force.zone.values": "a,b,c",
+	}}
+	if l.elastic {
+		config.Distribution = sim.Elasticsearch
+	}
+	s := sim.New(config)
+	for i := range 6 {
+		zone := string(rune('a' + i%3))
+		spec := sim.NodeSpec{Name: fmt.Sprintf("n%d", i), Attributes: map[string]string{"zone": zone}}
+		if i >= 3 || zone == l.dataOnly {
+			spec.Roles = []string{"data"}
+		}
+		if _, err := s.AddNode(spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.AddIndex(sim.IndexSpec{Name: "logs", Shards: 3, Replicas: 2, Bytes: 3 << 20, Search: 0.3}); err != nil {
+		t.Fatal(err)
+	}
+	s.Settle()
+	server, err := sim.Serve(t.Context(), s, sim.Options{PerNode: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{Cluster: s, t: t, server: server, dir: t.TempDir(), config: Config{
+		Mode: Act, Attribute: "zone", Round: 5 * time.Second, Clear: time.Minute, Hold: 30 * time.Minute, Writes: Approve,
+		Drain: 30 * time.Second, Stable: time.Minute,
+	}}
+	b.client, err = es.New(es.Config{Addresses: []string{server.URL()}, Timeout: 5 * time.Second, ReadRetries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.begin()
+	t.Cleanup(func() {
+		b.end()
+		if err := errors.Join(b.client.Close(), server.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// begin starts a controller on the journal that is there.
+func (b *bed) begin() {
+	b.t.Helper()
+	identity, err := b.client.Connect(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var warning string
+	if b.journal, warning, err = OpenJournal(b.dir, identity.UUID); err != nil || warning != "" {
+		b.t.Fatal(err, warning)
+	}
+	b.c = New(Options{
+		Client: b.client, Identity: identity, Addresses: []string{b.server.URL()}, Config: func() Config { return b.config }, Journal: b.journal,
+		Holder: "test", Now: b.Now, Observe: func(s *Status) { b.notes = append(b.notes, s.Notes...) },
+	})
+}
+
+func (b *bed) end() {
+	if err := errors.Join(b.c.Close(), b.journal.Close()); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// round looks once and lets the time pass until the next look.
+func (b *bed) round() *Status {
+	b.Advance(b.c.Round(b.t.Context()))
+	return b.c.Status()
+}
+
+// until looks until ok says that it is as wanted, for so long at most in the cluster's time.
+func (b *bed) until(what string, within time.Duration, ok func(*Status) bool) *Status {
+	b.t.Helper()
+	for deadline := b.Now().Add(within); b.Now().Before(deadline); {
+		if s := b.round(); ok(s) {
+			return s
+		}
+	}
+	text, _ := json.MarshalIndent(b.c.Status(), "", " ")
+	b.t.Fatalf("%s: not within %s; said so far:\n%s\nthe last status is\n%s", what, within, b.said(), text)
+	return nil
+}
+
+func (b *bed) said() string {
+	var lines []string
+	for _, n := range b.notes {
+		lines = append(lines, fmt.Sprintf("%-16s %-2s %s", n.Event, n.Zone, n.Text))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (b *bed) count(event string) int {
+	n := 0
+	for _, note := range b.notes {
+		if note.Event == event {
+			n++
+		}
+	}
+	return n
+}
+
+func steady(s *Status) bool { return s.Phase == Steady && s.Write == Idle }
+
+// order asks for something as a person does.
+func (b *bed) order(verb Verb, zone string) {
+	b.t.Helper()
+	b.orders++
+	o := Order{ID: fmt.Sprint(b.orders), Verb: verb, Zone: zone, By: "a person", At: b.Now()}
+	if err := b.SetPersistent(map[string]string{OrderKey: settingText(o)}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) kill(zone string)    { b.each(zone, b.Kill) }
+func (b *bed) restart(zone string) { b.each(zone, b.Restart) }
+
+func (b *bed) each(zone string, do func(name string) bool) {
+	b.t.Helper()
+	for i := range 6 {
+		if string(rune('a'+i%3)) == zone && !do(fmt.Sprintf("n%d", i)) {
+			b.t.Fatalf("there is no node n%d", i)
+		}
+	}
+}
+
+func (b *bed) zoneWeights() (map[string]float64, int64) {
+	_, w, version := b.Weights()
+	return w, version
+}
+
+func TestA8NothingIsDoneWhenItMayBeUsWhoAreCutOff(t *testing.T) {
+	b := newBed(t, layout{})
+	b.until("first weights", time.Minute, steady)
+	before, version := b.zoneWeights()
+	b.Inject(sim.Fault{Kind: sim.FaultRefuse})
+	for range 30 {
+		if s := b.round(); s.Isolated == "" {
+			t.Fatal("nobody answers, and it is not said that it may be us")
+		}
+	}
+	b.ClearFaults()
+	if after, now := b.zoneWeights(); !maps.Equal(before, after) || now != version {
+		t.Errorf("weights %v at version %d became %v at version %d", before, version, after, now)
+	}
+	b.until("all is well again", time.Minute, func(s *Status) bool { return s.Isolated == "" && steady(s) })
+	if b.count("failover") > 0 {
+		t.Error(b.said())
+	}
+}
+
+func TestA10AChangeWhoseAnswerIsLostIsLookedForAndNotSentBlindly(t *testing.T) {
+	b := newBed(t, layout{})
+	b.until("first weights", time.Minute, steady)
+	_, version := b.zoneWeights()
+	b.Inject(sim.Fault{Kind: sim.FaultLost, Method: "PUT", Path: "/_cluster/routing/awareness/*", Count: 1})
+	b.kill("a")
+	b.until("failover", time.Minute, func(s *Status) bool { return s.Phase == NoStandby })
+	if w, now := b.zoneWeights(); w["a"] != 0 || w["c"] != 1 || now != version+1 {
+		t.Errorf("weights %v at version %d, before %d", w, now, version)
+	}
+	if b.count("sent_again") > 0 || !strings.Contains(b.said(), "unknown: ") {
+		t.Error(b.said())
+	}
+}
+
+func TestA28OldServersAndElasticsearchAreOnlyObserved(t *testing.T) {
+	for name, l := range map[string]layout{"2.5": {version: "2.5.0"}, "elasticsearch": {version: "8.19.0", elastic: true}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, l)
+			for range 5 {
+				s := b.round()
+				if s.Unsupported == "" || len(s.Zones) != 3 {
+					t.Fatalf("%+v", s)
+				}
+			}
+			if b.count("sent") > 0 {
+				t.Error(b.said())
+			}
+		})
+	}
+}
+
+// crash is the panic of a process that dies.
+type crash struct{}
+
+// TestRestartsAtEveryPoint plays one long story over and over: rotation, failover, a zone taken out and let back. Each
+// time the controller dies at another point, before or after a line of its journal is written, and another goes on from
+// that journal. Every time the story ends the same, with nothing left behind.
+func TestRestartsAtEveryPoint(t *testing.T) {
+	play := func(t *testing.T, point int) (points int) {
+		b := newBed(t, layout{})
+		b.config.Round, b.config.Clear, b.config.Drain = 10*time.Second, 20*time.Second, 20*time.Second
+		met := 0
+		dies := func() {
+			if met++; met == point {
+				panic(crash{})
+			}
+		}
+		b.journal.before, b.journal.after = dies, dies
+		b.survive(b.story)
+		return met
+	}
+	points := play(t, 0)
+	if points < 40 {
+		t.Errorf("the story has %d points only", points)
+	}
+	for point := 1; point <= points; point++ {
+		t.Run(fmt.Sprint(point), func(t *testing.T) {
+			t.Parallel()
+			play(t, point)
+		})
+	}
+}
+
+// survive does what the story says; where the controller dies meanwhile, another one takes over and the story goes on.
+func (b *bed) survive(story func()) {
+	defer func() {
+		if died := recover(); died == nil {
+			return
+		} else if _, ours := died.(crash); !ours {
+			panic(died)
+		}
+		b.end()
+		b.begin()
+		b.Advance(20 * time.Second)
+		story()
+	}()
+	story()
+}
+
+// story goes on from wherever it stands.
+func (b *bed) story() {
+	t := b.t
+	// give gives an order until it is taken.
+	give := func(verb Verb, zone string, taken func(*Status) bool) *Status {
+		for range 3 {
+			b.order(verb, zone)
+			for range 60 {
+				s := b.round()
+				if taken(s) {
+					return s
+				}
+				if len(s.Notes) > 0 && strings.Contains(b.c.handled, "not carried out") {
+					break
+				}
+			}
+		}
+		t.Fatalf("%s %s is not done:\n%s", verb, zone, b.said())
+		return nil
+	}
+	if b.stage < 2 {
+		b.until("steady", 20*time.Minute, steady)
+	}
+	if b.stage == 0 {
+		give(OrderRotate, "", func(s *Status) bool { return b.standby() == "a" && steady(s) })
+		b.stage = 1
+	}
+	if b.stage == 1 {
+		b.kill("b")
+		b.stage = 2
+	}
+	if b.stage == 2 {
+		b.until("failover", 2*time.Minute, func(s *Status) bool { return b.standby() == "b" && s.Phase == NoStandby })
+		b.restart("b")
+		b.stage = 3
+	}
+	gone := func(s *Status) bool { return s.Write == Gone }
+	if b.stage == 3 {
+		s := b.until("steady again, or further", 20*time.Minute, func(s *Status) bool { return s.Phase == Steady })
+		if s.Write == Idle {
+			give(OrderOut, "a", gone) // from where the cluster is led
+		}
+		b.until("out", 20*time.Minute, gone)
+		b.stage = 4
+	}
+	if s := b.round(); s.Write == Gone {
+		give(OrderRecommission, "", steady)
+	}
+	b.until("back", 20*time.Minute, steady)
+	if _, value, status := b.Decommissioned(); value != "" {
+		t.Errorf("%s is left %s", value, status)
+	}
+	if voters := b.Voters(); len(voters) != 3 {
+		t.Errorf("voters %v", voters)
+	}
+	if w, _ := b.zoneWeights(); !maps.Equal(w, map[string]float64{"a": 0, "b": 1, "c": 1}) {
+		t.Errorf("weights %v", w)
+	}
+	if b.count("hand_over") == 0 {
+		t.Errorf("the leader was not in the zone that left:\n%s", b.said())
+	}
+	b.until("green", 10*time.Minute, func(*Status) bool { return b.Status() == "green" })
+}
+
+func (b *bed) standby() string {
+	w, _ := b.zoneWeights()
+	for _, zone := range slices.Sorted(maps.Keys(w)) {
+		if w[zone] == 0 {
+			return zone
+		}
+	}
+	return ""
+}

@@ -1,0 +1,116 @@
+package zones
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/zones"
+	"github.com/shardonnay/shardonnay/test/realcluster"
+)
+
+var results = flag.Bool("results", false, "repeat the scenarios often and print the figures of docs/results.md")
+
+// spread is the smallest, the middle and the largest of some times.
+func spread(times []time.Duration) string {
+	slices.Sort(times)
+	seconds := func(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()) }
+	return seconds(times[0]) + " / " + seconds(times[len(times)/2]) + " / " + seconds(times[len(times)-1]) + " s"
+}
+
+// TestResults repeats what has to hold every time: twenty zones killed and twenty frozen, the leader among them as it
+// comes; a hundred rotations; ten zones taken out and let back, each time the one from which the cluster is led.
+func TestResults(t *testing.T) {
+	if !*results {
+		t.Skip("it takes half an hour a product; run it with -results")
+	}
+	opensearch(t, func(t *testing.T, p realcluster.Product) {
+		b := newBed(t, p)
+		firstWeights(t, b)
+		fail := func(name string, how func(i int) error, again func(zone string)) {
+			var took []time.Duration
+			led := 0
+			for range 20 {
+				zone := b.nextToFail()
+				if zone == b.leaderZone() {
+					led++
+				}
+				took = append(took, b.failedOver(zone, func() {
+					for _, i := range b.in(zone) {
+						b.must(how(i))
+					}
+				}))
+				again(zone)
+			}
+			fmt.Printf("%s: 20 zones %s (%d times the one that leads): failover after %s (least, middle, most)\n", p, name, led, spread(took))
+		}
+		fail("killed", b.Kill, func(zone string) { b.whole(b.in(zone)...) })
+		fail("frozen", b.Freeze, b.thaw)
+		b.hundredRotations(p)
+		b.tenDepartures(p)
+	})
+}
+
+// nextToFail is the zone that has served for longer, by turns the one that leads and the other one.
+func (b *bed) nextToFail() string {
+	b.t.Helper()
+	rests := b.standby()
+	serve := slices.DeleteFunc([]string{"a", "b", "c"}, func(zone string) bool { return zone == rests })
+	b.turn++
+	return serve[b.turn%2]
+}
+
+func (b *bed) hundredRotations(p realcluster.Product) {
+	config := quickly(zones.Act)
+	config.Round, config.Rotation = 500*time.Millisecond, time.Second
+	r := b.run(fixed(config), "")
+	s := b.search(2, 5*time.Millisecond)
+	_, version := b.weights()
+	began := time.Now()
+	r.until("a hundred rotations", 30*time.Minute, func(*zones.Status) bool { return r.count("done") >= 100 })
+	r.stop()
+	s.stop()
+	_, now := b.weights()
+	fmt.Printf("%s: %d rotations in %s, %d version steps, %d of %d searches failed\n", p, r.count("done"), time.Since(began).Round(time.Second), now-version, s.failed.Load(), s.done.Load())
+	if now-version != int64(r.count("done")) || s.failed.Load() > 0 {
+		b.t.Errorf("%d rotations, %d version steps, %d failed: %s", r.count("done"), now-version, s.failed.Load(), s.first)
+	}
+}
+
+func (b *bed) tenDepartures(p realcluster.Product) {
+	var out, back []time.Duration
+	documents := 0
+	for i := range 10 {
+		zone := b.leaderZone()
+		r := b.run(fixed(quickly(zones.Act)), "")
+		r.healthy()
+		index := fmt.Sprintf("written-%d", i)
+		w := b.index(index)
+		began := time.Now()
+		b.order(zones.OrderOut, zone)
+		r.until("out", 2*goal, func(s *zones.Status) bool { return s.Write == zones.Gone })
+		out = append(out, time.Since(began))
+		b.out = zone
+		if state := b.state(); len(state.Exclusions) > 0 || b.zoneOf(state) == zone {
+			b.t.Errorf("exclusions %v, led from %s", state.Exclusions, b.zoneOf(state))
+		}
+		began = time.Now()
+		b.order(zones.OrderRecommission, "")
+		r.until("a standby again", 3*goal, steady)
+		back = append(back, time.Since(began))
+		b.out = ""
+		w.stop()
+		r.stop()
+		b.must(b.WaitGreen(b.t.Context()))
+		documents += len(w.acknowledged())
+		b.complete(index, w.acknowledged())
+		b.must(b.Delete(b.t.Context(), "/"+index, nil))
+		if state := b.state(); len(state.Exclusions) > 0 || len(state.Voters) != 3 {
+			b.t.Errorf("left behind: %+v", state)
+		}
+	}
+	fmt.Printf("%s: 10 zones that lead taken out under writes: out after %s (drain 5 s), a standby again %s after it was let back; %d acknowledged documents, all there\n",
+		p, spread(out), spread(back), documents)
+}
