@@ -56,6 +56,7 @@ type Controller struct {
 	looks    int
 	said     map[string]string // what was last said of an event that may go on, so that it is said once
 	handled  string            // what became of the last order
+	blocked  []Check           // what holds up what is due
 	owner    *Owner            // as it stands in the cluster
 	writing  sync.Mutex        // held while the owner's record is written
 	wrote    time.Time
@@ -169,6 +170,7 @@ func (c *Controller) act(ctx context.Context, config Config, v *View, s *Status)
 
 // sayBlocked writes down what holds something up, when that has changed.
 func (c *Controller) sayBlocked(checks []Check) {
+	c.blocked = checks
 	if text := texts(checks); text != c.said["blocked"] {
 		c.said["blocked"] = text
 		if text != "" {
@@ -302,12 +304,14 @@ func (c *Controller) mayAct(config Config, s *Status) bool {
 
 // renew writes the owner's record where it is due, beside everything else.
 func (c *Controller) renew(config Config, now time.Time) {
-	news := c.owner == nil || c.owner.Handled != c.state.Handled || c.owner.Mode != config.Mode
+	news := c.owner == nil || c.owner.Handled != c.state.Handled || c.owner.Mode != config.Mode || c.owner.Phase != c.state.Phase || c.owner.Write != c.state.Write
 	if !news && now.Sub(c.wrote) < ownerLasts/4 || !c.writing.TryLock() {
 		return
 	}
 	o := &Owner{
 		Holder: c.Holder, Session: c.session, Mode: config.Mode, Renewed: now, Expires: now.Add(ownerLasts), Handled: c.state.Handled, Result: c.handled,
+		Phase: c.state.Phase, Write: c.state.Write, Hold: c.state.Hold, Blocked: c.blocked, Serving: c.state.Serving, Changed: c.state.Changed, Due: due(config, c.state),
+		Peak: c.state.Peak.p99(),
 	}
 	c.owner, c.wrote = o, now
 	go func() {

@@ -202,9 +202,9 @@ func (d *deciding) released(order *Order) bool {
 		return false
 	case out.Value != "" && out.Status != es.DecommissionFailed && (s.Leaving == nil || s.Leaving.Zone != out.Value):
 		return false
-	case s.Hold.By != "shardonnay": // a person's hold, and it is no longer there
 	case order != nil && order.Verb == OrderResume:
 		d.answer(order, "resumed")
+	case s.Hold.By != "shardonnay": // a person's hold, and it is no longer there
 	case v.At.Sub(s.Hold.Since) >= d.config.Hold:
 	default:
 		return false

@@ -73,23 +73,26 @@ func (c *Controller) members() []Member {
 }
 
 // probe asks each node at its own address whether it is there. Any answer will do: a node that was taken out has no leader
-// and says so. One that has never answered there is not judged by it: its address may not be meant for us.
+// and says so. One that has never answered there by its id is not judged by it: its address may not be meant for us.
 func (c *Controller) probe(ctx context.Context) map[string]bool {
 	var mu sync.Mutex
 	answered := map[string]bool{}
 	c.each(ctx, c.members(), readWithin, func(ctx context.Context, m Member, client *es.Client) {
+		if !m.Reached { // its address may lead to somebody else: a proxy, or a machine of our own network
+			if id, err := client.Self(ctx); err == nil && id == m.ID {
+				mu.Lock()
+				defer mu.Unlock()
+				answered[m.Name] = true
+			}
+			return
+		}
 		err := client.Read(ctx, "/", nil, func(body io.Reader) error {
 			_, err := io.Copy(io.Discard, body)
 			return err
 		})
 		mu.Lock()
 		defer mu.Unlock()
-		switch {
-		case es.Answered(err):
-			answered[m.Name] = true
-		case m.Reached:
-			answered[m.Name] = false
-		}
+		answered[m.Name] = es.Answered(err)
 	})
 	for name, ok := range answered {
 		if m := c.state.Roster[name]; ok && !m.Reached {

@@ -63,6 +63,16 @@ type Owner struct {
 	Expires time.Time `json:"expires"`
 	Handled string    `json:"handled,omitempty"` // id of the last order it dealt with
 	Result  string    `json:"result,omitempty"`  // what came of it
+
+	// How far it is, for people anywhere, and for whoever runs the zones next without its journal.
+	Phase   Phase                `json:"phase,omitempty"`
+	Write   WritePhase           `json:"write,omitempty"`
+	Hold    *Hold                `json:"hold,omitempty"`
+	Blocked []Check              `json:"blocked,omitempty"` // what holds up what is due
+	Serving map[string]time.Time `json:"serving,omitempty"`
+	Changed time.Time            `json:"changed,omitzero"`
+	Due     time.Time            `json:"due,omitzero"`  // the next rotation
+	Peak    float64              `json:"peak,omitzero"` // busy threads, stayed under for 99 % of a day
 }
 
 // ReadOrders reads what stands in the settings; lookup gives a persistent value.
@@ -87,7 +97,7 @@ func ReadOrders(lookup func(key string) (string, bool)) (Orders, error) {
 func settingText(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic("zones: an order is text and times: " + err.Error())
+		panic("zones: an order is text, times and numbers: " + err.Error())
 	}
 	return string(text)
 }

@@ -39,7 +39,7 @@ func (d *deciding) start() {
 	}
 	if len(w.Values) > 0 && len(serving(w.Values)) < len(w.Values) {
 		s.Known, s.Phase = w, Steady
-		s.Serving = d.servingSince(nil, w.Values)
+		s.Serving = d.servingSince(s.Serving, w.Values)
 		s.Changed = d.view.At
 		d.note("adopted", "", "weights %s at version %d adopted", weightsText(w.Values), w.Version)
 		return

@@ -29,6 +29,8 @@ type Status struct {
 	Blocked      []Check               `json:"blocked,omitempty"` // what holds up what is due
 	Would        string                `json:"would,omitempty"`   // the request that a dry run did not send
 	Owner        *Owner                `json:"owner,omitempty"`   // the other instance that runs the zones
+	Handled      string                `json:"handled,omitempty"` // id of the last order that was dealt with
+	Result       string                `json:"result,omitempty"`  // what came of it
 	Voters       int                   `json:"voters"`            // nodes whose votes count
 	Leader       string                `json:"leader,omitempty"`  // zone of the node that leads
 	Notes        []Note                `json:"notes,omitempty"`   // what was decided, refused or seen in this round
@@ -102,17 +104,24 @@ func (c *Controller) report(config Config, v *View) *Status {
 func (c *Controller) show(s *Status) {
 	state := c.state
 	s.Phase, s.Write, s.Hold, s.Pin, s.Change, s.Leaving, s.Changed = state.Phase, state.Write, state.Hold, state.Pin, state.Change, state.Leaving, state.Changed
+	s.Handled, s.Result = state.Handled, c.handled
 	s.Notes = append(s.Notes, c.extra...)
 	c.extra = nil
-	if config := c.Config(); config.Rotation > 0 && !state.Changed.IsZero() && len(s.Zones) > 2 {
-		s.Due = state.Changed.Add(config.Rotation)
-	}
+	s.Due = due(c.Config(), state)
 	c.mu.Lock()
 	c.status = s
 	c.mu.Unlock()
 	if c.Observe != nil {
 		c.Observe(s)
 	}
+}
+
+// due is when the next rotation is; zero where none will be.
+func due(config Config, state *State) time.Time {
+	if config.Rotation > 0 && !state.Changed.IsZero() && len(state.Roster.zones()) > 2 {
+		return state.Changed.Add(config.Rotation)
+	}
+	return time.Time{}
 }
 
 // Status is that of the last look; nil before the first. It may be called at any time.
