@@ -360,20 +360,16 @@ func (z *zonesAt) carryOut(ctx context.Context, order zones.Order, orders zones.
 			Hint: "Wait for it",
 		}
 	}
-	settings := map[string]any{zones.OrderKey: inSetting(order)}
-	if order.Verb == zones.OrderResume {
-		settings[zones.HoldKey] = nil
-	}
-	if err := z.client.PutSettings(ctx, settings); err != nil {
-		return "", err
-	}
 	defer func() { err = errors.Join(err, z.tidy(context.WithoutCancel(ctx), order)) }()
 	switch owner := orders.Owner; {
 	case owner != nil && now.Before(owner.Expires):
 		z.progress.say("%s runs the zones; waiting for it", owner.Holder)
+		if err := z.give(ctx, order); err != nil {
+			return "", err
+		}
 		result, err = z.await(ctx, order)
 	case order.Verb == zones.OrderResume:
-		return "the hold is gone from the settings; no daemon runs the zones now", nil
+		return "the hold is gone from the settings; no daemon runs the zones now", z.client.PutSettings(ctx, map[string]any{zones.HoldKey: nil})
 	default:
 		fmt.Fprintln(os.Stderr, "No daemon runs the zones: this command does, until it is done.")
 		result, err = z.runZones(ctx, order)
@@ -383,6 +379,15 @@ func (z *zonesAt) carryOut(ctx context.Context, order zones.Order, orders zones.
 		err = &cluster.Error{Class: cluster.Rejected, Op: "carry out zones " + string(order.Verb), What: order.Zone, Err: errors.New(result)}
 	}
 	return result, err
+}
+
+// give writes an order down; with one to resume the hold goes.
+func (z *zonesAt) give(ctx context.Context, order zones.Order) error {
+	settings := map[string]any{zones.OrderKey: inSetting(order)}
+	if order.Verb == zones.OrderResume {
+		settings[zones.HoldKey] = nil
+	}
+	return z.client.PutSettings(ctx, settings)
 }
 
 // inSetting is how a value stands in a setting.
@@ -475,7 +480,11 @@ func (z *zonesAt) runZones(ctx context.Context, order zones.Order) (result strin
 		}
 	})
 	z.ran = controller.Session()
-	if err := controller.Inherit(ctx); err != nil {
+	err = controller.Inherit(ctx)
+	if err == nil {
+		err = z.give(ctx, order) // after the first look: what is there before that was meant for somebody else
+	}
+	if err != nil {
 		return "", errors.Join(err, controller.Close())
 	}
 	if err := controller.Run(ctx); err != nil {

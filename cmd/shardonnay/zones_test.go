@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,7 @@ func zoned(t *testing.T, c sim.Config, extra ...sim.IndexSpec) *sim.Cluster {
 	c.Settings = map[string]string{
 		"cluster.routing.allocation.awareness.attributes":        "zone",
 		"cluster.routing.allocation.awareness.force.zone.values": "a,b,c",
+		"discovery.find_peers_interval_during_decommission":      "1s",
 	}
 	virtual := sim.New(c)
 	for _, name := range []string{"a1", "a2", "b1", "b2", "c1", "c2"} {
@@ -280,6 +282,47 @@ func TestZonesByThemselves(t *testing.T) {
 	nothingLeft(t, virtual, zones.PinKey)
 }
 
+// TestAZoneOutAndBack: without a daemon, a zone with the leader in it is taken out by one command and let back by another
+// that knows nothing of the first.
+func TestAZoneOutAndBack(t *testing.T) {
+	virtual := zoned(t, sim.Config{})
+	url := serveZoned(t, virtual)
+	weigh(t, url, map[string]float64{"a": 1, "b": 1, "c": 0})
+	settings := file(t, "c.yaml", quick+"  drain: 1s\n")
+	run := func(code int, args ...string) string {
+		t.Helper()
+		r := execute(t, append([]string{"zones"}, append(args, "--address", url, "--config", settings)...)...)
+		if r.code != code {
+			t.Fatalf("%v: exit code %d, want %d: %s%s", args, r.code, code, r.stdout, r.stderr)
+		}
+		nothingLeft(t, virtual, zones.OrderKey, zones.OwnerKey)
+		return r.stdout + r.stderr
+	}
+	if text := run(0, "status"); !strings.Contains(text, "well, leads") {
+		t.Fatalf("nobody leads from a zone: %s", text)
+	}
+	run(0, "failover", "a", "--out", "--yes")
+	text := run(0, "status")
+	for _, word := range []string{"a zone is decommissioned: SUCCESSFUL", "version 1"} {
+		if !strings.Contains(text, word) {
+			t.Errorf("out, and the status does not say %q:\n%s", word, text)
+		}
+	}
+	if text := run(1, "audit", "--window", "0"); !strings.Contains(text, "no data node is in zone a") {
+		t.Errorf("audit: %s", text)
+	}
+	if text := run(1, "rotate", "--yes"); !strings.Contains(text, "zone") {
+		t.Errorf("rotate: %s", text)
+	}
+	run(0, "recommission", "--yes")
+	if text := run(0, "status"); strings.Contains(text, "decommissioned") || !strings.Contains(text, "2 of 2 │       3 │          0") {
+		t.Errorf("back: %s", text)
+	}
+	if weights, _ := weightsOf(t, url); !cmp.Equal(weights, map[string]float64{"a": 0, "b": 1, "c": 1}) {
+		t.Errorf("back with the weights %v", weights)
+	}
+}
+
 // TestZonesByTheDaemon: orders are carried out by the daemon that runs the zones, whatever command line gives them.
 func TestZonesByTheDaemon(t *testing.T) {
 	virtual := zoned(t, sim.Config{})
@@ -319,17 +362,20 @@ func TestZonesByTheDaemon(t *testing.T) {
 	// until repeats a look at the status until it says something.
 	until := func(words ...string) {
 		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		again := time.NewTicker(100 * time.Millisecond)
+		defer again.Stop()
 		var text string
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		for ctx.Err() == nil {
 			text = run(0, "status")
-			missing := false
-			for _, word := range words {
-				missing = missing || !strings.Contains(text, word)
-			}
-			if !missing {
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) }) {
 				return
 			}
-			time.Sleep(100 * time.Millisecond)
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+			}
 		}
 		t.Fatalf("the status does not come to say %q:\n%s", words, text)
 	}

@@ -429,7 +429,7 @@ func (d *deciding) softFence(zone string) []string {
 		}
 	})
 	requests := []string{fmt.Sprintf(`PUT /_cluster/settings {"persistent":{"cluster.routing.allocation.exclude.%s":%q}}`, d.config.Attribute, zone)}
-	if commands := append(replicas, primaries...); len(commands) > 0 {
+	if commands := slices.Concat(replicas, primaries); len(commands) > 0 {
 		body, err := json.Marshal(map[string]any{"commands": commands})
 		if err != nil {
 			panic("zones: commands are texts and numbers: " + err.Error())
@@ -544,5 +544,5 @@ func (d *deciding) quorumWithout(zone string) Check {
 
 // Refused tells whether what came of an order says that it was not carried out.
 func Refused(result string) bool {
-	return strings.HasPrefix(result, "refused: ") || strings.HasPrefix(result, "dry run: ") || strings.HasPrefix(result, "it was given ")
+	return slices.ContainsFunc([]string{"refused: ", "dry run: ", "it was given ", "not carried out "}, func(no string) bool { return strings.HasPrefix(result, no) })
 }
