@@ -4,7 +4,7 @@
 #
 #   scripts/install-deps.sh [build] [test] [image]     default: build test
 #
-# build: a C compiler, pkg-config, CLP's development files.
+# build: a C and a C++ compiler, pkg-config, CLP and zlib with their development files.
 # test:  a JDK of 17 or newer and Maven for the real clusters, Prometheus, Chromium for the page. A JDK of 21 or newer, which
 #        OpenSearch 3 and Elasticsearch 9 need, is only looked for: this Debian may not have one.
 # image: debootstrap, for the folder that the image is built in where there is no container engine.
@@ -55,9 +55,9 @@ packages=()
 for group in "$@"; do
   case $group in
     build)
-      has gcc || packages+=(gcc libc6-dev)
+      { has gcc && has g++; } || packages+=(gcc g++ libc6-dev)
       has pkg-config || packages+=(pkg-config)
-      { has pkg-config && pkg-config --exists clp; } || packages+=(coinor-libclp-dev)
+      { has pkg-config && pkg-config --exists clp zlib; } || packages+=(coinor-libclp-dev zlib1g-dev)
       ;;
     test)
       jdk_at_least 17 || packages+=(openjdk-17-jdk-headless)

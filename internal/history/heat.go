@@ -1,7 +1,11 @@
 package history
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
+	"io"
 	"math"
 	"slices"
 	"time"
@@ -29,26 +33,39 @@ type Heat struct {
 	Load []byte `json:"load"`
 }
 
-// Heat answers for the samples of a dimension from a time on, the one of that very time included, for its cycle may have
-// been under way. The dimension must be one of Dimensions; with "" it is the first.
-func (h *History) Heat(dimension string, since time.Time) Heat {
+// WriteHeat writes the answer, a Heat as JSON, for the samples of a dimension from a time on, the one of that very time
+// included, for its cycle may have been under way. The dimension must be one of Dimensions; with "" it is the first. A day is
+// megabytes: the loads, which are nearly all of that, are written row by row and never held as a whole.
+func (h *History) WriteHeat(w io.Writer, dimension string, since time.Time) error {
 	h.mu.RLock()
 	samples := slices.Clone(h.samples)
 	h.mu.RUnlock()
 
-	answer := Heat{
-		Version: Version, Dimension: dimension, Dimensions: dimensionsOf(samples), Nodes: []Node{}, Time: []int64{}, Outcome: []string{},
-		Objective: []float64{}, LowerBound: []float64{}, PeakToMean: make(map[string][]float64),
-	}
-	if dimension == "" && len(answer.Dimensions) > 0 {
-		answer.Dimension = answer.Dimensions[0]
+	dimensions := dimensionsOf(samples)
+	if dimension == "" && len(dimensions) > 0 {
+		dimension = dimensions[0]
 	}
 	from, _ := slices.BinarySearchFunc(samples, since.UnixMilli(), func(s *sample, at int64) int { return int(s.at - at) })
 	samples = samples[from:]
+	n := len(samples)
+	answer := Heat{
+		Version: Version, Dimension: dimension, Dimensions: dimensions, Nodes: []Node{}, Time: make([]int64, 0, n), Outcome: make([]string, 0, n),
+		Objective: make([]float64, 0, n), LowerBound: make([]float64, 0, n), PeakToMean: make(map[string][]float64), Load: []byte{},
+	}
+	for _, d := range dimensions {
+		answer.PeakToMean[d] = make([]float64, 0, n)
+	}
 
 	// Where the nodes of a roster stand in the answer, found once for all of its samples.
 	column, columns := make(map[*known]int), make(map[*roster][]int)
 	for _, s := range samples {
+		answer.Time = append(answer.Time, s.at)
+		answer.Outcome = append(answer.Outcome, s.outcome)
+		answer.Objective = append(answer.Objective, rounded(s.objective))
+		answer.LowerBound = append(answer.LowerBound, rounded(s.bound))
+		for _, d := range answer.Dimensions {
+			answer.PeakToMean[d] = append(answer.PeakToMean[d], s.peak(d))
+		}
 		if s.roster == nil || columns[s.roster] != nil {
 			continue
 		}
@@ -64,22 +81,33 @@ func (h *History) Heat(dimension string, since time.Time) Heat {
 		}
 		columns[s.roster] = places
 	}
-	width := len(answer.Nodes)
-	answer.Load = slices.Repeat([]byte{noLoad & 0xff, noLoad >> 8}, width*len(samples))
-	for i, s := range samples {
-		answer.Time = append(answer.Time, s.at)
-		answer.Outcome = append(answer.Outcome, s.outcome)
-		answer.Objective = append(answer.Objective, rounded(s.objective))
-		answer.LowerBound = append(answer.LowerBound, rounded(s.bound))
-		for _, d := range answer.Dimensions {
-			answer.PeakToMean[d] = append(answer.PeakToMean[d], s.peak(d))
+
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	const end = `"}` // of the loads, which come last and are empty yet
+	if _, err := w.Write(bytes.TrimSuffix(text, []byte(end))); err != nil {
+		return err
+	}
+	encoder := base64.NewEncoder(base64.StdEncoding, w)
+	row := make([]byte, 2*len(answer.Nodes))
+	for _, s := range samples {
+		for at := range answer.Nodes {
+			binary.LittleEndian.PutUint16(row[2*at:], noLoad)
 		}
-		row, places := answer.Load[2*width*i:], columns[s.roster]
 		for n, load := range s.loads(answer.Dimension) {
-			binary.LittleEndian.PutUint16(row[2*places[n]:], load)
+			binary.LittleEndian.PutUint16(row[2*columns[s.roster][n]:], load)
+		}
+		if _, err := encoder.Write(row); err != nil {
+			return err
 		}
 	}
-	return answer
+	if err := encoder.Close(); err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, end)
+	return err
 }
 
 // Dimensions are those of the newest sample that has any.

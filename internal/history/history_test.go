@@ -1,7 +1,9 @@
 package history
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
@@ -36,6 +38,19 @@ func observe(t *testing.T, h *History, cycle string, at time.Time, text string) 
 	h.ObservePlan(cycle, at, s, built.Problem, &plan.Plan{Objective: plan.Objective{Before: 0.5, LowerBound: 0.125}})
 }
 
+// heatOf is the answer, as a reader takes it apart.
+func heatOf(t *testing.T, h *History, dimension string, since time.Time) (answer Heat) {
+	t.Helper()
+	var text bytes.Buffer
+	if err := h.WriteHeat(&text, dimension, since); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text.Bytes(), &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
 // row is a sample's loads in an answer, by the node's name.
 func row(heat Heat, sample int) string {
 	var text []string
@@ -62,11 +77,11 @@ copy b/0 p n2 bytes=10gb search=1
 func TestADayInTheLife(t *testing.T) {
 	h := New()
 	h.Of("one")
-	if heat := h.Heat("", time.Time{}); heat.Dimension != "" || len(heat.Time) != 0 || heat.Nodes == nil || heat.Load == nil {
+	if heat := heatOf(t, h, "", time.Time{}); heat.Dimension != "" || len(heat.Time) != 0 || heat.Nodes == nil || heat.Load == nil {
 		t.Errorf("an empty history answers %+v", heat)
 	}
 	observe(t, h, "c1", noon, twoNodes)
-	if heat := h.Heat("", time.Time{}); heat.Dimension != "search" || heat.Outcome[0] != "" || row(heat, 0) != "n1=1.50 n2=0.50" {
+	if heat := heatOf(t, h, "", time.Time{}); heat.Dimension != "search" || heat.Outcome[0] != "" || row(heat, 0) != "n1=1.50 n2=0.50" {
 		t.Errorf("%+v: %s", heat, row(heat, 0))
 	}
 	observe(t, h, "c1", noon, twoNodes) // the same cycle, told again at its end
@@ -77,7 +92,7 @@ func TestADayInTheLife(t *testing.T) {
 	observe(t, h, "c3", noon.Add(2*time.Minute), without)
 	h.ObserveCycle("c3", noon.Add(2*time.Minute), "balanced")
 
-	heat := h.Heat("search", time.Time{})
+	heat := heatOf(t, h, "search", time.Time{})
 	if got := strings.Join(heat.Outcome, " "); got != "moved snapshot_incomplete balanced" {
 		t.Errorf("outcomes %s", got)
 	}
@@ -96,13 +111,13 @@ func TestADayInTheLife(t *testing.T) {
 		t.Errorf("node %+v", got)
 	}
 	// From the last sample on: it alone, and only the nodes it has.
-	heat = h.Heat("disk", time.UnixMilli(heat.Time[2]))
+	heat = heatOf(t, h, "disk", time.UnixMilli(heat.Time[2]))
 	if len(heat.Time) != 1 || len(heat.Nodes) != 2 || row(heat, 0) != "n1=1.00 n3=1.00" {
 		t.Errorf("%+v: %s", heat, row(heat, 0))
 	}
 	// A day later nothing of this is left.
 	h.ObserveCycle("c4", noon.Add(25*time.Hour), "failed")
-	if heat := h.Heat("", time.Time{}); len(heat.Time) != 1 || len(heat.Nodes) != 0 || len(h.nodes) != 0 {
+	if heat := heatOf(t, h, "", time.Time{}); len(heat.Time) != 1 || len(heat.Nodes) != 0 || len(h.nodes) != 0 {
 		t.Errorf("%+v, %d nodes", heat, len(h.nodes))
 	}
 }
@@ -114,11 +129,11 @@ func TestOf(t *testing.T) {
 	observe(t, h, "c1", noon, twoNodes)
 	before, _ := h.Changes()
 	h.Of("one")
-	if now, _ := h.Changes(); now != before || len(h.Heat("", time.Time{}).Time) != 1 {
+	if now, _ := h.Changes(); now != before || len(heatOf(t, h, "", time.Time{}).Time) != 1 {
 		t.Error("the history of the same cluster is gone")
 	}
 	h.Of("two")
-	if now, _ := h.Changes(); now == before || len(h.Heat("", time.Time{}).Time) != 0 || h.bytes != 0 {
+	if now, _ := h.Changes(); now == before || len(heatOf(t, h, "", time.Time{}).Time) != 0 || h.bytes != 0 {
 		t.Error("the history of another cluster stays")
 	}
 }
@@ -205,7 +220,7 @@ func TestThinning(t *testing.T) {
 	for second := range 4 * 3600 {
 		h.ObserveCycle(fmt.Sprint(second), noon.Add(time.Duration(second)*time.Second), "balanced")
 	}
-	heat := h.Heat("", time.Time{})
+	heat := heatOf(t, h, "", time.Time{})
 	if len(heat.Time) != h.mostSamples {
 		t.Errorf("%d samples", len(heat.Time))
 	}
@@ -217,14 +232,59 @@ func TestThinning(t *testing.T) {
 	}
 }
 
+// large is a problem of many nodes with names as long as in life.
+func large(nodes int) (*cluster.Snapshot, *model.Problem) {
+	names := make([]string, nodes)
+	for i := range names {
+		names[i] = fmt.Sprintf("data-%05d.search.example.org", i)
+	}
+	return problem(names, func(n, d int) float64 { return float64((n*7+d)%11) + 0.5 })
+}
+
+// long is a history with a cycle a minute, as if observed, without computing the same loads over and over.
+func long(s *cluster.Snapshot, p *model.Problem, cycles int) *History {
+	h := New()
+	h.ObservePlan("cycle 0", noon, s, p, &plan.Plan{})
+	first := h.samples[0]
+	for i := 1; i < cycles; i++ {
+		h.add(&sample{
+			at: noon.Add(time.Duration(i) * time.Minute).UnixMilli(), cycle: fmt.Sprint("cycle ", i), outcome: "moved", roster: first.roster,
+			load: slices.Clone(first.load),
+		})
+	}
+	return h
+}
+
+// TestServing: an answer of megabytes passes through hundreds of kilobytes of memory.
+func TestServing(t *testing.T) {
+	s, p := large(750)
+	h := long(s, p, 24*60)
+	var before, after runtime.MemStats
+	var written counter
+	runtime.ReadMemStats(&before)
+	if err := h.WriteHeat(&written, "search", time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	allocated := after.TotalAlloc - before.TotalAlloc
+	t.Logf("an answer of %d KiB allocates %d KiB", written>>10, allocated>>10)
+	if written < 2<<20 || allocated > uint64(written)/2 {
+		t.Errorf("an answer of %d KiB, of which %d KiB were held", written>>10, allocated>>10)
+	}
+}
+
+// counter counts the bytes that are written to it.
+type counter int
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
+}
+
 // TestMemory: 750 nodes for a day, and a cluster of ten times that size, stay within what the page may cost.
 func TestMemory(t *testing.T) {
 	measure := func(nodes, cycles int) (mebibytes float64, samples int) {
-		names := make([]string, nodes)
-		for i := range names {
-			names[i] = fmt.Sprintf("data-%05d.search.example.org", i)
-		}
-		s, p := problem(names, func(n, d int) float64 { return float64((n*7+d)%11) + 0.5 })
+		s, p := large(nodes)
 		heap := func() uint64 {
 			runtime.GC()
 			var stats runtime.MemStats
@@ -232,15 +292,7 @@ func TestMemory(t *testing.T) {
 			return stats.HeapAlloc
 		}
 		before := heap()
-		h := New()
-		h.ObservePlan("cycle 0", noon, s, p, &plan.Plan{})
-		first := h.samples[0]
-		for i := 1; i < cycles; i++ { // as if observed, without computing the same loads over and over
-			h.add(&sample{
-				at: noon.Add(time.Duration(i) * time.Minute).UnixMilli(), cycle: fmt.Sprint("cycle ", i), outcome: "moved", roster: first.roster,
-				load: slices.Clone(first.load),
-			})
-		}
+		h := long(s, p, cycles)
 		mebibytes = float64(int64(heap())-int64(before)) / (1 << 20)
 		runtime.KeepAlive(h)
 		runtime.KeepAlive(s)
@@ -283,7 +335,7 @@ func TestReadersAndTheDaemon(t *testing.T) {
 					ended = true // and look once more
 				default:
 				}
-				heat := h.Heat("", time.Time{})
+				heat := heatOf(t, h, "", time.Time{})
 				if !slices.IsSorted(heat.Time) || len(heat.Load) != 2*len(heat.Time)*len(heat.Nodes) {
 					t.Errorf("%d samples, %d nodes, %d bytes", len(heat.Time), len(heat.Nodes), len(heat.Load))
 				}

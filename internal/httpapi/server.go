@@ -81,7 +81,8 @@ func Handler(daemon Daemon, past *history.History, o func() Options) http.Handle
 			problem(w, http.StatusBadRequest, fmt.Sprintf("there is no dimension %q; there are %s", dimension, strings.Join(known, ", ")))
 			return
 		}
-		writeJSON(w, http.StatusOK, past.Heat(dimension, time.UnixMilli(int64(since))))
+		w.Header().Set("Content-Type", "application/json")
+		_ = past.WriteHeat(w, dimension, time.UnixMilli(int64(since))) // the client is gone: there is nobody to tell
 	})
 	mux.HandleFunc("GET /api/v1/moves", func(w http.ResponseWriter, r *http.Request) {
 		if after, ok := number(w, r, "after"); ok {
