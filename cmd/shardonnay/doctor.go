@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
@@ -104,11 +105,30 @@ func printFindings(w io.Writer, identity cluster.Identity, findings []doctor.Fin
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
 	t.Style().Options.SeparateRows = true
-	t.AppendHeader(table.Row{"", "subject", "what is so", "cure"})
+	t.AppendHeader(table.Row{"", "subject", "what is so"})
 	for _, f := range findings {
-		t.AppendRow(table.Row{string(f.Severity) + "\n" + f.ID, f.Subject, f.Text, f.Cure})
+		t.AppendRow(table.Row{string(f.Severity) + "\n" + f.ID, f.Subject, f.Text})
 	}
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, WidthMax: 36}, {Number: 3, WidthMax: 52}, {Number: 4, WidthMax: 52}})
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, WidthMax: 40}, {Number: 3, WidthMax: 90, WidthMaxEnforcer: text.WrapSoft}})
 	t.Render()
+	return printCures(w, findings)
+}
+
+// printCures writes each cure on a line of its own, to be copied as it is; one that cures several findings once.
+func printCures(w io.Writer, findings []doctor.Finding) error {
+	for from := 0; from < len(findings); {
+		f, until := findings[from], from+1
+		for until < len(findings) && findings[until].ID == f.ID && findings[until].Cure == f.Cure {
+			until++
+		}
+		more := ""
+		if until-from > 1 {
+			more = fmt.Sprintf(" and %d more", until-from-1)
+		}
+		if _, err := fmt.Fprintf(w, "\ncure of %s, %s%s:\n%s\n", f.ID, f.Subject, more, f.Cure); err != nil {
+			return err
+		}
+		from = until
+	}
 	return nil
 }

@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
@@ -85,6 +87,8 @@ func open(t *testing.T, url string, width, height int64, colours string) *tab {
 	b.must(chromedp.Listen(ctx, b.hear))
 	_, err = chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	b.must(err)
+	_, err = chromedp.Call(ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
+	b.must(err)
 	b.view(width, height, 1)
 	_, err = chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}},
@@ -131,6 +135,21 @@ func (b *tab) quiet(url string) {
 	if len(b.requests) == 0 {
 		b.t.Error("the page asked for nothing: the requests were not seen")
 	}
+}
+
+// worked is the processor time that the page's thread has taken so far, in milliseconds: a measure that other programs disturb
+// less than the clock.
+func (b *tab) worked() float64 {
+	b.t.Helper()
+	metrics, err := chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})
+	b.must(err)
+	for _, m := range metrics.Metrics {
+		if m.Name == "TaskDuration" {
+			return 1000 * m.Value
+		}
+	}
+	b.t.Fatal("the browser does not tell how long it worked")
+	return 0
 }
 
 // asked counts the requests so far that contain the text.

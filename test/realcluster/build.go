@@ -178,7 +178,7 @@ func unpackPlugin(name, jars, config string) error {
 	if err != nil {
 		return err
 	}
-	defer archive.Close()
+	defer func() { _ = archive.Close() }() // it was only read
 	for _, entry := range archive.File {
 		var folder string
 		switch {

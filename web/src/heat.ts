@@ -122,11 +122,11 @@ export class HeatMap {
     this.arrange();
   }
 
+  // recolour forgets the picture and its colours; what is drawn next has those of now.
   recolour(): void {
     this.colours = palette();
     this.plot?.destroy();
     this.plot = null;
-    this.draw();
   }
 
   // arrange puts the nodes in order and draws all anew.

@@ -118,6 +118,7 @@ function askHistory(name = dimension): Promise<void> {
 
 async function readHistory(name: string): Promise<void> {
   const { since } = series(name);
+  const asOf = status?.changes.samples ?? -1; // the answer is as new as that, or newer
   let answer: Heat;
   try {
     answer = await get<Heat>(`history?dimension=${encodeURIComponent(name)}&since=${since}`);
@@ -129,8 +130,20 @@ async function readHistory(name: string): Promise<void> {
     return askHistory();
   }
   if (dimension === "") dimension = answer.dimension;
-  series(answer.dimension).take(answer, since);
-  if (answer.dimension === dimension) drawHistory();
+  series(answer.dimension).take(answer, since, asOf);
+  if (answer.dimension !== dimension) return;
+  drawHistory();
+  if (since === 0) void readAhead();
+}
+
+// readAhead asks for the other dimensions, one after the other and after what is looked at has been painted, so that whichever
+// is chosen is there.
+async function readAhead(): Promise<void> {
+  for (const name of series().dimensions) {
+    if (series(name).since !== 0) continue;
+    await new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
+    await askHistory(name).catch(() => held.delete(name)); // choosing it tries again, and says what is wrong
+  }
 }
 
 async function askMoves(): Promise<void> {
@@ -189,7 +202,6 @@ function drawDimensions(dimensions: string[]): void {
       ...dimensions.map((name) => {
         const button = el("button", { type: "button" }, name);
         button.addEventListener("click", () => choose(name));
-        for (const near of ["pointerenter", "focus"]) button.addEventListener(near, () => prepare(name));
         return button;
       }),
     );
@@ -197,16 +209,12 @@ function drawDimensions(dimensions: string[]): void {
   for (const button of group.children) button.setAttribute("aria-pressed", String(button.textContent === dimension));
 }
 
-// prepare asks for a dimension that may be chosen next.
-function prepare(name: string): void {
-  if (series(name).since === 0) askHistory(name).catch(() => held.delete(name)); // choosing it tries again, and says what is wrong
-}
-
 function choose(name: string): void {
   if (name === dimension) return;
   dimension = name;
   if (series().newest >= 0) drawHistory(); // what is held at once, what is new as soon as it is here
   drawDimensions([...byId("dimensions").children].map((b) => b.textContent ?? ""));
+  if (series().asOf === status?.changes.samples) return;
   askHistory().catch((error: unknown) => {
     if (!(error instanceof Refusal)) goneSince ||= Date.now();
     drawStatus();

@@ -15,6 +15,7 @@ export class Series {
   objective: number[] = [];
   lowerBound: number[] = [];
   peaks: Record<string, number[]> = {};
+  asOf = -1; // what the daemon's counter of changed samples was when these were asked for
   load: Uint16Array[] = []; // by sample, by position in nodes; shorter for nodes that came later
   private position = new Map<string, number>();
 
@@ -32,7 +33,8 @@ export class Series {
   }
 
   // take adds an answer to what was asked with since. Samples that are there already are replaced: their cycle has ended.
-  take(heat: Heat, since: number): void {
+  take(heat: Heat, since: number, asOf: number): void {
+    this.asOf = asOf;
     if (since === 0) {
       this.nodes = [];
       this.position.clear();
