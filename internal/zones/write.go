@@ -140,6 +140,9 @@ func (d *deciding) handOver() bool {
 		d.decision.Mutation = &Mutation{Exclude: nodes}
 		d.note("hand_over", l.Zone, "the cluster is led from zone %s: its %d nodes that may lead lose their vote until another leads", l.Zone, len(nodes))
 	case s.Votes && (inside || d.view.State.Leader == "") && now.Sub(l.HandedOver) < verifyWithin:
+	case s.Votes && len(d.view.State.Exclusions) == 0:
+		s.Votes = false
+		return false
 	case s.Votes:
 		if inside {
 			d.note("hand_over_failed", l.Zone, "no other node leads after %s: the server itself has to see to it", verifyWithin)
