@@ -467,11 +467,11 @@ func parseDaemon(a *arguments) action {
 	if a.flag("stop") {
 		return withCluster(func(r *run, _ *Cluster) error { return r.stop() })
 	}
-	every, perCall := a.time("interval", time.Minute), a.time("request", 100*time.Millisecond)
+	every, o := a.time("interval", time.Minute), Options{PerRequest: a.time("request", 100*time.Millisecond), PerNode: a.flag("addresses")}
 	if every <= 0 {
 		a.fault("interval must be positive")
 	}
-	return withCluster(func(r *run, _ *Cluster) error { return r.start(every, perCall) })
+	return withCluster(func(r *run, _ *Cluster) error { return r.start(every, o) })
 }
 
 func parseRun(a *arguments) action {

@@ -210,7 +210,7 @@ func (c *Cluster) comeBack(n *node, wait time.Duration) {
 		if n.last == nil || n.asks != ask || n.frozen {
 			return
 		}
-		if c.master == nil && len(c.nodes) > 0 && !n.eligible() {
+		if c.master == nil && len(c.nodes) > 0 && !n.eligible() { // nobody to let it in; one that may lead helps to elect
 			c.comeBack(n, rejoinTime)
 			return
 		}

@@ -112,11 +112,13 @@ func questions(p realcluster.Product) []inquiry {
 		get("/_cluster/state/version,nodes,master_node,routing_table"),
 		get("/_cluster/state/routing_nodes"),
 		get("/_cluster/state/blocks"),
+		get("/_cluster/state/metadata?filter_path=metadata.cluster_coordination"),
 		get("/_cluster/settings?flat_settings=true"),
 		get("/_cluster/settings?include_defaults=true&filter_path=defaults.cluster.routing.allocation.disk,defaults.indices.recovery.max_bytes_per_sec"),
 		get("/_cluster/pending_tasks"),
 		get("/_nodes/os,jvm,settings"),
-		get("/_nodes/stats/indices,os,process,jvm,thread_pool,fs,breaker/docs,store,indexing,get,search,merge,refresh,translog,segments?level=shards"),
+		get("/_nodes/http"),
+		get("/_nodes/stats/indices,os,process,jvm,thread_pool,fs,breaker,http/docs,store,indexing,get,search,merge,refresh,translog,segments?level=shards"),
 		get("/_nodes/stats/indices/store,search,indexing?level=shards"),
 		get("/_nodes/stats/indices/docs?level=nonsense"),
 		get("/_nodes/stats/nonsense"),
@@ -132,7 +134,12 @@ func questions(p realcluster.Product) []inquiry {
 		get("/_cat/indices?format=json&h=index,health,status,pri,rep,uuid,docs.count,store.size"),
 		get("/_cat/nodes?format=json&h=id,ip,name,node.role,version"),
 
+		get("/pair/_search?size=0"),
+
 		// What is not so.
+		get("/nope/_search"),
+		get("/pair/_search?preference=_colour"),
+		{method: "POST", path: "/_cluster/voting_config_exclusions"},
 		get("/_cluster/health?colour=red"),
 		get("/_cat/shards?format=json&colour=red"),
 		get("/nope/_stats"),

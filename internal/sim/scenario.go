@@ -73,16 +73,15 @@ func (r Report) OK() bool { return len(r.Failed) == 0 }
 
 // run is a scenario under way.
 type run struct {
-	ctx     context.Context
-	o       RunOptions
-	report  Report
-	c       *Cluster
-	server  *Server
-	daemon  Daemon
-	every   time.Duration // between the starts of two cycles
-	perCall time.Duration // virtual time a request takes
-	due     time.Time     // of the next cycle
-	line    int
+	ctx    context.Context
+	o      RunOptions
+	report Report
+	c      *Cluster
+	server *Server
+	daemon Daemon
+	every  time.Duration // between the starts of two cycles
+	due    time.Time     // of the next cycle
+	line   int
 }
 
 // ParseScenario reads a scenario. The error names every line that could not be understood, and why.
@@ -118,7 +117,7 @@ func (s *Scenario) Run(ctx context.Context, o RunOptions) (report Report, err er
 	if o.Out == nil {
 		o.Out = io.Discard
 	}
-	r := &run{ctx: ctx, o: o, every: time.Minute, perCall: 100 * time.Millisecond}
+	r := &run{ctx: ctx, o: o, every: time.Minute}
 	defer func() {
 		if r.daemon != nil {
 			err = errors.Join(err, r.stop())
@@ -197,14 +196,14 @@ func (r *run) begin(c *Cluster) error {
 }
 
 // start puts a daemon to work.
-func (r *run) start(every, perCall time.Duration) error {
+func (r *run) start(every time.Duration, o Options) error {
 	switch {
 	case r.o.Start == nil:
 		return errors.New("nobody gave this run a daemon to start")
 	case r.daemon != nil:
 		return errors.New("a daemon is at work already")
 	}
-	err := r.answer(Options{PerRequest: perCall})
+	err := r.answer(o)
 	if err != nil {
 		return err
 	}

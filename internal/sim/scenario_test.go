@@ -2,10 +2,13 @@ package sim
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -124,3 +127,33 @@ func TestScenarioFailures(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestDaemonWithAddresses: with the word addresses the nodes publish where each can be asked alone, and there it is.
+func TestDaemonWithAddresses(t *testing.T) {
+	asked := ""
+	start := func(ctx context.Context, c *Cluster, _ string) (Daemon, error) {
+		s := c.served.Load()
+		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+s.NodeAddr("n2")+"/?filter_path=name", nil)
+		if err != nil {
+			return nil, err
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		asked = string(body)
+		return idle{}, err
+	}
+	_, report := play(t, "addresses.txt", "cluster opensearch 2.19.6\nnodes 2\ndaemon addresses\nrun 1m\ndaemon stop\n", RunOptions{Start: start})
+	if asked != `{"name":"n2"}` || report.Cycles == 0 {
+		t.Errorf("n2 says %s, %d cycles", asked, report.Cycles)
+	}
+}
+
+// idle is a daemon that does nothing.
+type idle struct{}
+
+func (idle) Cycle(context.Context, time.Time) error { return nil }
+func (idle) Stop(context.Context) error             { return nil }
