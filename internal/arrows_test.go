@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/metrics":           {"internal/cluster", "internal/model", "internal/plan"},
 	"internal/history":           {"internal/cluster", "internal/model", "internal/mover", "internal/plan"},
 	"internal/page":              {},
-	"internal/httpapi":           {"internal/cluster", "internal/history", "internal/model", "internal/page", "internal/plan", "internal/rebalance", "internal/version"},
+	"internal/httpapi":           {"internal/cluster", "internal/history", "internal/model", "internal/page", "internal/plan", "internal/rebalance", "internal/version", "internal/zones"},
 	"internal/doctor":            {"internal/cluster", "internal/es", "internal/mover"},
 	"internal/zones":             {"internal/cluster", "internal/es"},
 	"internal/sim":               {"internal/cluster"},

@@ -195,6 +195,10 @@ func (d *daemon) observeCycle(s *rebalance.Summary) {
 	d.metrics.ObserveTraffic(metrics.Traffic(traffic))
 	if s.Snapshot != nil {
 		d.metrics.ObserveSnapshot(s.Snapshot)
+		if d.zones != nil {
+			settings := &d.zones.current().Zones
+			d.metrics.ObserveZoneCopies(s.Snapshot, settings.Attribute, settings.ExemptIndices)
+		}
 	}
 	if s.Problem != nil {
 		d.metrics.ObserveProblem(s.Problem, s.Snapshot)
@@ -218,9 +222,16 @@ type about struct {
 	series
 	cluster cluster.Identity // empty while there is no connection
 	started time.Time
+	zones   *zones.Status // nil where none are looked at, or before the first look
 }
 
-func (d *daemon) about() about { return about{d.series, d.session.identity, d.started} }
+func (d *daemon) about() about {
+	a := about{series: d.series, cluster: d.session.identity, started: d.started}
+	if d.zones != nil {
+		a.zones = d.zones.Status()
+	}
+	return a
+}
 
 // serve starts the HTTP interface; nil where none is configured.
 func (d *daemon) serve(current func() *config.Config) (*httpapi.Server, error) {
@@ -237,7 +248,7 @@ func serveHTTP(current func() *config.Config, shown httpapi.Daemon, past *histor
 		c, is := current(), now()
 		return httpapi.Options{
 			Metrics: is.handler(), Debug: c.HTTP.Debug, Token: string(c.HTTP.Token),
-			Cluster: is.cluster, Mode: c.Mode, Interval: c.Cycle.Interval, Started: is.started,
+			Cluster: is.cluster, Mode: c.Mode, Interval: c.Cycle.Interval, Started: is.started, Zones: is.zones,
 		}
 	}))
 }

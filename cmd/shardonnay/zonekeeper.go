@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"slices"
+	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -18,7 +21,11 @@ type zoneKeeper struct {
 	journal *zones.Journal
 	metrics *metrics.Metrics
 	log     *zap.Logger
-	said    map[string]string // what was last logged of something that goes on; of the controller's goroutine
+
+	// Touched by the controller's goroutine only.
+	said   map[string]string // what was last logged of something that goes on
+	before *zones.Status     // of the look before
+	broken time.Time         // since when the journal could not be written; zero while it can
 }
 
 // newZoneKeeper makes one; clock is nil for the wall's. It sends nothing before it runs.
@@ -71,7 +78,7 @@ var troubles = map[string]bool{
 	"verify_failed": true, "weights_ignored": true, string(zones.FailOver): true,
 }
 
-// observe logs what a look has come to.
+// observe logs and counts what a look has come to.
 func (k *zoneKeeper) observe(s *zones.Status) {
 	for _, n := range s.Notes {
 		fields := []zap.Field{zap.String("event", n.Event), zap.String("text", n.Text)}
@@ -97,4 +104,98 @@ func (k *zoneKeeper) observe(s *zones.Status) {
 			k.log.Warn("zones", zap.String("event", event), zap.String("text", text))
 		}
 	}
+	k.count(s)
+	k.metrics.ObserveZones(k.figures(s))
+	k.before = s
+}
+
+// count counts what has ended since the look before.
+func (k *zoneKeeper) count(s *zones.Status) {
+	var change *zones.Change
+	var leaving *zones.Leaving
+	if k.before != nil {
+		change, leaving = k.before.Change, k.before.Leaving
+	}
+	ended := func(c *zones.Change, result string) {
+		switch {
+		case c.Kind == zones.Rotate:
+			k.metrics.ObserveRotation(result)
+		case c.Kind == zones.FailOver && result == "done":
+			k.metrics.ObserveFailover(c.Zone, "read", result, s.At.Sub(c.Began))
+		case c.Kind == zones.FailOver:
+			k.metrics.ObserveFailover(c.Zone, "read", result, 0)
+		}
+	}
+	switch {
+	case change == nil || s.Change != nil && s.Change.ID == change.ID:
+	case s.Phase == zones.Holding:
+		ended(change, "failed")
+	default:
+		ended(change, "done")
+	}
+	for _, n := range s.Notes {
+		switch n.Event {
+		case string(zones.Rotate), string(zones.FailOver):
+			if s.Change == nil { // it was turned down at once
+				ended(&zones.Change{Kind: zones.ChangeKind(n.Event), Zone: n.Zone}, "refused")
+			}
+		case "out":
+			k.metrics.ObserveFailover(n.Zone, "write", "done", 0)
+		case "abort":
+			k.metrics.ObserveFailover(n.Zone, "write", "refused", 0)
+		case "foreign_weights", "foreign_decommission", "weights_ignored":
+			k.metrics.ObserveForeignChange()
+		case "rejoined":
+			k.metrics.ObserveReturn(s.At.Sub(s.Leaving.Returning), 0)
+		case "recovered":
+			k.metrics.ObserveReturn(leaving.Joined.Sub(leaving.Returning), s.At.Sub(leaving.Joined))
+		case "journal_failed":
+			if k.broken.IsZero() {
+				k.broken = s.At
+			}
+		}
+	}
+	if leaving != nil && s.Leaving == nil && s.Phase == zones.Holding {
+		k.metrics.ObserveFailover(leaving.Zone, "write", "failed", 0)
+	}
+	if len(s.Notes) > 0 && !slices.ContainsFunc(s.Notes, func(n zones.Note) bool { return n.Event == "journal_failed" }) {
+		k.broken = time.Time{}
+	}
+}
+
+// figures are those of a look.
+func (k *zoneKeeper) figures(s *zones.Status) *metrics.Zones {
+	f := &metrics.Zones{
+		At: s.At, Mode: string(s.Mode), Phase: string(s.Phase), WritePhase: string(s.Write), Version: s.Version, Voters: s.Voters,
+		Changed: s.Changed, Due: s.Due, CarriesPeak: s.CarriesPeak(),
+	}
+	for _, c := range s.Blocked {
+		f.Blocked = append(f.Blocked, string(c.Guard))
+	}
+	if s.Hold != nil {
+		f.Hold = s.Hold.Kind
+	}
+	if s.Leaving != nil && s.Write == zones.Draining {
+		f.Drain = s.Leaving.Deadline
+	}
+	if !k.broken.IsZero() {
+		f.JournalBroken = s.At.Sub(k.broken)
+	}
+	for _, z := range s.Zones {
+		zone := metrics.Zone{
+			Name: z.Zone, Role: map[zones.Role]int{zones.Active: 2, zones.Standby: 1}[z.Role], Weight: z.Weight,
+			Well: z.Health.Healthy(), ReadImpaired: z.Health.ReadImpaired, WriteImpaired: z.Health.WriteImpaired,
+		}
+		for _, signal := range z.Health.Bad {
+			zone.Bad = append(zone.Bad, string(signal))
+		}
+		if z.Role == zones.Out || s.Leaving != nil && s.Leaving.Zone == z.Zone {
+			zone.Decommission = strings.ToLower(string(s.Decommission))
+		}
+		if work, counted := s.Loads[z.Zone]; counted {
+			zone.Queries, zone.FailedOpen, zone.Counted = work.Queries, work.FailedOpen, true
+		}
+		f.Zones = append(f.Zones, zone)
+	}
+	return f
 }

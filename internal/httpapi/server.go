@@ -23,6 +23,7 @@ import (
 	"github.com/shardonnay/shardonnay/internal/page"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
+	"github.com/shardonnay/shardonnay/internal/zones"
 )
 
 // Daemon is what the server asks of the loop. All methods may be called at any time.
@@ -52,6 +53,9 @@ type Options struct {
 	Mode     rebalance.Mode
 	Interval time.Duration // between cycles
 	Started  time.Time     // the daemon
+
+	// Zones is what the zone controller has last seen; nil where there is none, or before its first look.
+	Zones *zones.Status
 }
 
 // Handler serves the daemon's HTTP interface.
@@ -89,6 +93,7 @@ func Handler(daemon Daemon, past *history.History, o func() Options) http.Handle
 			writeJSON(w, http.StatusOK, past.Moves(after))
 		}
 	})
+	serveZones(mux, o)
 	debug := func(show http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			if !o().Debug {

@@ -44,6 +44,7 @@ type Metrics struct {
 	movedBytes                 *prometheus.CounterVec
 	moveSeconds, moveSize      *prometheus.HistogramVec
 	inFlight, inFlightBytes    *gauges
+	zones                      zoneMetrics
 	underWay                   map[string]int64 // bytes of our moves under way, by id
 }
 
@@ -55,6 +56,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.makeSolve()
 	m.makePlan()
 	m.makeMove()
+	m.makeZones()
 	m.begin()
 	return m
 }

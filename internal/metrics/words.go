@@ -55,6 +55,29 @@ var (
 	})
 )
 
+// The words of the zone controller.
+var (
+	zoneModes       = []string{"off", "observe", "dry-run", "act"}
+	zonePhases      = []string{"starting", "steady", "verifying", "no_standby", "holding"}
+	zoneWritePhases = []string{"idle", "draining", "fencing", "out", "rejoining", "recovering"}
+	zonePaths       = []string{"read", "write"}
+	zoneSignals     = []string{
+		"probe", "missing", "silent", "copies", "search_test", "latency", "rejections", "fail_open", "write_test", "manager", "mark",
+	}
+	zoneGuards = []string{
+		"awareness", "no_decommission", "weights_ours", "served", "not_less_served", "healthy", "static_stability", "quiet", "settled",
+		"standby_well", "zeros", "in_sync", "voters", "no_exclusions", "capacity", "no_snapshot", "one_zone",
+	}
+	zoneResults       = []string{"done", "failed", "refused"}
+	zoneDecommissions = []string{"init", "draining", "in_progress", "successful", "failed"}
+	zoneCopyStates    = []string{"started", "relocating", "initializing"}
+	zoneChecks        = []string{"copies", "nodes", "processors", "disks", "capacity"}
+	// zoneHolds are the events that begin a hold.
+	zoneHolds = []string{
+		"hold", "foreign_weights", "foreign_decommission", "weights_ignored", "verify_failed", "not_applied", "fence_failed", "fence_stuck",
+	}
+)
+
 const (
 	wholeRequest = "request"
 	otherDecider = "other"
@@ -69,6 +92,8 @@ var (
 	stageSeconds = []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 900, 1800}
 	// moveSeconds reach from an empty shard to half a terabyte at the servers' default of 40 MB/s.
 	moveSeconds = []float64{1, 3, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400}
+	// failoverSeconds reach from an order that is followed at once to the minute in which a failover has to be through, and beyond.
+	failoverSeconds = []float64{0.5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 120, 300}
 	// moveBytes reach from 1 MiB to 512 GiB; the usual advice for a shard is 10 to 50 GB.
 	moveBytes = []float64{1 << 20, 16 << 20, 128 << 20, 1 << 30, 4 << 30, 8 << 30, 16 << 30, 32 << 30, 64 << 30, 128 << 30, 512 << 30}
 )

@@ -88,6 +88,11 @@ func TestWordsAreThoseOfTheirPackages(t *testing.T) {
 		{"../mover", "StopKind", reasons, nil},
 		{"../plan", "Kind", verdicts, nil},
 		{"../solver", "Status", statuses, nil},
+		{"../zones", "Mode", zoneModes, nil},
+		{"../zones", "Phase", zonePhases, nil},
+		{"../zones", "WritePhase", zoneWritePhases, nil},
+		{"../zones", "Signal", zoneSignals, nil},
+		{"../zones", "Guard", zoneGuards, nil},
 	} {
 		want := constants(t, c.dir, c.typeName)
 		got := slices.Sorted(slices.Values(slices.Concat(c.ours, c.aside)))

@@ -188,7 +188,7 @@ func weightsText(w map[string]float64) string {
 func (d *deciding) hold(event, format string, values ...any) {
 	s := d.state
 	s.Phase, s.Change = Holding, nil
-	s.Hold = &Hold{Reason: fmt.Sprintf(format, values...), By: "shardonnay", Since: d.view.At}
+	s.Hold = &Hold{Kind: event, Reason: fmt.Sprintf(format, values...), By: "shardonnay", Since: d.view.At}
 	d.note(event, "", "holding: "+format, values...)
 }
 

@@ -84,7 +84,15 @@ type situation struct {
 	health Assessment
 }
 
-func (s *situation) zones() []string { return s.roster.zones() }
+// zones are those of the roster, and one that is out, whose nodes whoever looks for the first time has never seen.
+func (s *situation) zones() []string {
+	zones := s.roster.zones()
+	if l := s.state.Leaving; l != nil && !slices.Contains(zones, l.Zone) {
+		zones = append(zones, l.Zone)
+		slices.Sort(zones)
+	}
+	return zones
+}
 
 // awareness is G1, and W5: without forced values the copies of a lost zone would be rebuilt in the others.
 func (s *situation) awareness() Check {

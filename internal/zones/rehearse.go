@@ -475,9 +475,9 @@ func (c *Controller) Audit(ctx context.Context) (*Audit, error) {
 		a.Checks = append(a.Checks, d.ours(), warning(d.noForeignVotes()))
 	}
 	a.Checks = append(append(a.Checks, d.alike()...), warning(d.spread()))
-	for _, zone := range d.zones() {
+	for _, zone := range d.roster.zones() { // one that is out cannot be lost
 		z := ZoneAudit{Zone: zone, OnlyHere: d.onlyIn(zone)}
-		left := slices.DeleteFunc(d.zones(), func(other string) bool { return other == zone })
+		left := slices.DeleteFunc(d.roster.zones(), func(other string) bool { return other == zone })
 		z.Checks = []Check{
 			check(GuardInSync, len(z.OnlyHere) == 0, "every shard has a copy in step elsewhere",
 				"%d shards would be gone: %s; give them a replica in another zone", len(z.OnlyHere), firstFew(z.OnlyHere)),
@@ -491,8 +491,8 @@ func (c *Controller) Audit(ctx context.Context) (*Audit, error) {
 
 // whoIsThere is awareness, with a zone that has no node called by its name.
 func (d *deciding) whoIsThere() Check {
-	if d.view.Settings != nil && len(d.zones()) > 0 {
-		gone := slices.DeleteFunc(slices.Sorted(slices.Values(d.view.Settings.Forced)), func(zone string) bool { return slices.Contains(d.zones(), zone) })
+	if d.view.Settings != nil && len(d.roster) > 0 {
+		gone := slices.DeleteFunc(slices.Sorted(slices.Values(d.view.Settings.Forced)), func(zone string) bool { return slices.Contains(d.roster.zones(), zone) })
 		if len(gone) > 0 && len(gone) < len(d.view.Settings.Forced) {
 			return check(GuardAwareness, false, "", "no data node is in zone %s, which is one of the forced: it is lost or out; bring it back before another is lost", listed(gone))
 		}

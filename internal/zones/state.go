@@ -65,6 +65,7 @@ type Flap struct {
 
 // Hold is why the controller changes nothing.
 type Hold struct {
+	Kind   string    `json:"kind,omitempty"` // the event that began it; "hold" where a person did
 	Reason string    `json:"reason"`
 	By     string    `json:"by"` // "shardonnay" or a person
 	Since  time.Time `json:"since"`

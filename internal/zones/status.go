@@ -31,6 +31,7 @@ type Status struct {
 	Owner        *Owner                `json:"owner,omitempty"`   // the other instance that runs the zones
 	Handled      string                `json:"handled,omitempty"` // id of the last order that was dealt with
 	Result       string                `json:"result,omitempty"`  // what came of it
+	Peak         float64               `json:"peak_busy_threads"` // of searches, stayed under for 99 % of a day; 0 where it is not known
 	Voters       int                   `json:"voters"`            // nodes whose votes count
 	Leader       string                `json:"leader,omitempty"`  // zone of the node that leads
 	Notes        []Note                `json:"notes,omitempty"`   // what was decided, refused or seen in this round
@@ -48,8 +49,16 @@ type ZoneStatus struct {
 	Nodes   int           `json:"nodes"`    // data nodes in the cluster
 	Members int           `json:"expected"` // data nodes
 	Copies  es.ZoneCopies `json:"copies"`
-	// Endpoints are the addresses of the zone's nodes, for whoever keeps a load balancer's list.
-	Endpoints []string `json:"endpoints,omitempty"`
+	// Endpoints are the zone's nodes, for whoever keeps a load balancer's list.
+	Endpoints  []Endpoint `json:"endpoints,omitempty"`
+	Processors float64    `json:"processors"` // of the data nodes
+}
+
+// Endpoint is one node as clients reach it.
+type Endpoint struct {
+	Name    string `json:"name"`
+	Address string `json:"address,omitempty"` // of its REST interface, with scheme; empty where it publishes none
+	Up      bool   `json:"up"`                // it is in the cluster and, where it can be asked, answers
 }
 
 // ZoneWork is what a zone's nodes have done.
@@ -74,16 +83,21 @@ func (c *Controller) report(config Config, v *View) *Status {
 		if weight, weighed := v.weights().Values[zone]; weighed {
 			z.Weight = &weight
 		}
-		for _, m := range c.state.Roster.data(zone) {
-			z.Members++
-			if present[m.Name] {
+		for _, m := range c.state.Roster.of(zone) {
+			if m.Data {
+				z.Members++
+				z.Processors += m.Processors
+			}
+			if m.Data && present[m.Name] {
 				z.Nodes++
 			}
-			if m.Address != "" {
-				z.Endpoints = append(z.Endpoints, m.Address)
-			}
+			answered, probed := v.Probes[m.Name]
+			z.Endpoints = append(z.Endpoints, Endpoint{m.Name, m.Address, present[m.Name] && (answered || !probed)})
 		}
 		s.Zones = append(s.Zones, z)
+	}
+	if last := c.Status(); v.State == nil && last != nil { // what was so last is nearer to the truth than nothing
+		s.Zones, s.Version, s.Decommission, s.Voters, s.Leader = last.Zones, last.Version, last.Decommission, last.Voters, last.Leader
 	}
 	if v.State != nil {
 		s.Voters, s.Leader = len(v.State.Voters), v.leaderZone(c.state.Roster)
@@ -104,7 +118,7 @@ func (c *Controller) report(config Config, v *View) *Status {
 func (c *Controller) show(s *Status) {
 	state := c.state
 	s.Phase, s.Write, s.Hold, s.Pin, s.Change, s.Leaving, s.Changed = state.Phase, state.Write, state.Hold, state.Pin, state.Change, state.Leaving, state.Changed
-	s.Handled, s.Result = state.Handled, c.handled
+	s.Handled, s.Result, s.Peak = state.Handled, c.handled, state.Peak.p99()
 	s.Notes = append(s.Notes, c.extra...)
 	c.extra = nil
 	s.Due = due(c.Config(), state)
@@ -161,4 +175,13 @@ func (s *Status) Busy() string {
 		return "the zones have no roles yet"
 	}
 	return ""
+}
+
+// CarriesPeak tells whether, whichever zone is lost, the others carry the peak of the search load.
+func (s *Status) CarriesPeak() bool {
+	all := 0.0
+	for _, z := range s.Zones {
+		all += z.Processors
+	}
+	return !slices.ContainsFunc(s.Zones, func(z ZoneStatus) bool { return s.Peak > peakShare*(all-z.Processors) })
 }
