@@ -261,15 +261,24 @@ func newZonesFailover() *cobra.Command {
 		Use:   "failover ZONE",
 		Short: "Let searches leave a zone; with --out, take it out of the cluster",
 		Long: "Searches leave the zone and the standby serves in its stead: no data moves, and it can be taken back at once. With --out writes leave\n" +
-			"it too: it drains, hands the lead over, and its nodes leave the cluster until recommission.",
+			"it too: it drains, hands the lead over, and its nodes leave the cluster until recommission. A zone without a node that may lead\n" +
+			"cannot be taken out: with --soft its nodes stay and give their copies up, which other zones have in step.",
 		Example: "  shardonnay zones failover b --config shardonnay.yaml --reason \"its network drops packets\" --yes\n  shardonnay zones failover b --out --yes",
 		Args:    cobra.ExactArgs(1),
 	}
 	asks := addAsking(cmd)
 	out := cmd.Flags().Bool("out", false, "take the zone out of the cluster")
+	soft := cmd.Flags().Bool("soft", false, "with --out: leave its nodes in the cluster and make them give their copies up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		verb := zones.OrderFailover
-		if *out {
+		switch {
+		case *soft && !*out:
+			return &cluster.Error{
+				Class: cluster.Invalid, Op: "read the command line", Err: errors.New("--soft says how a zone is taken out, and --out is not given"), Hint: "Give both, or neither",
+			}
+		case *soft:
+			verb = zones.OrderFence
+		case *out:
 			verb = zones.OrderOut
 		}
 		return orderZones(cmd, verb, args, asks)
@@ -513,7 +522,7 @@ func finished(s *zones.Status, order zones.Order) bool {
 		return false
 	case zones.Refused(s.Result) || s.Hold != nil:
 		return true
-	case order.Verb == zones.OrderOut:
+	case order.Verb == zones.OrderOut, order.Verb == zones.OrderFence:
 		return s.Write == zones.Gone || s.Write == zones.Idle
 	case order.Verb == zones.OrderRecommission:
 		return s.Write == zones.Idle

@@ -323,6 +323,35 @@ func TestAZoneOutAndBack(t *testing.T) {
 	}
 }
 
+// TestAZoneFencedAndBack: the same for a zone whose nodes stay in the cluster and give their copies up.
+func TestAZoneFencedAndBack(t *testing.T) {
+	virtual := zoned(t, sim.Config{})
+	url := serveZoned(t, virtual)
+	weigh(t, url, map[string]float64{"a": 1, "b": 1, "c": 0})
+	settings := file(t, "c.yaml", quick+"  drain: 1s\n")
+	run := func(code int, args ...string) string {
+		t.Helper()
+		r := execute(t, append([]string{"zones"}, append(args, "--address", url, "--config", settings)...)...)
+		if r.code != code {
+			t.Fatalf("%v: exit code %d, want %d: %s%s", args, r.code, code, r.stdout, r.stderr)
+		}
+		nothingLeft(t, virtual, zones.OrderKey, zones.OwnerKey)
+		return r.stdout + r.stderr
+	}
+	run(2, "failover", "a", "--soft", "--yes")
+	if text := run(2, "failover", "a", "--out", "--soft"); !strings.Contains(text, "cluster.routing.allocation.exclude.zone") || !strings.Contains(text, "cancel") {
+		t.Errorf("the preview does not show the requests:\n%s", text)
+	}
+	run(0, "failover", "a", "--out", "--soft", "--yes")
+	if status, filter := virtual.Status(), virtual.Setting("cluster.routing.allocation.exclude.zone"); status != "yellow" || filter != "a" {
+		t.Errorf("fenced, the cluster is %s and excludes %q", status, filter)
+	}
+	run(0, "recommission", "--yes")
+	if status, filter := virtual.Status(), virtual.Setting("cluster.routing.allocation.exclude.zone"); status != "green" || filter != "" {
+		t.Errorf("back, the cluster is %s and excludes %q", status, filter)
+	}
+}
+
 // TestZonesByTheDaemon: orders are carried out by the daemon that runs the zones, whatever command line gives them.
 func TestZonesByTheDaemon(t *testing.T) {
 	virtual := zoned(t, sim.Config{})

@@ -258,6 +258,37 @@ func (c *Client) ClearVotingExclusions(ctx context.Context) error {
 	return c.send(ctx, http.MethodDelete, "/_cluster/voting_config_exclusions", url.Values{"wait_for_removal": {"false"}}, nil, discard)
 }
 
+// CopyAt is one copy where it stands.
+type CopyAt struct {
+	Index   string
+	Shard   int
+	Node    cluster.NodeID
+	Primary bool
+}
+
+// LetGo makes nodes give copies up, in one request: each is unassigned, its files stay on the node's disk, and writes no
+// longer wait for it. A primary hands over to a copy that is in step; the caller has made sure that there is one outside,
+// and that filters keep the copies from coming back at once. What was not done is seen in the routing table.
+func (c *Client) LetGo(ctx context.Context, copies []CopyAt) error {
+	type cancel struct {
+		Index        string         `json:"index"`
+		Shard        int            `json:"shard"`
+		Node         cluster.NodeID `json:"node"`
+		AllowPrimary bool           `json:"allow_primary,omitempty"`
+	}
+	var body struct {
+		Commands []map[string]cancel `json:"commands"`
+	}
+	for _, at := range copies {
+		body.Commands = append(body.Commands, map[string]cancel{"cancel": {at.Index, at.Shard, at.Node, at.Primary}})
+	}
+	query := url.Values{"explain": {"true"}} // so that one that has gone already does not hold up the others
+	if product := c.known(); product.Distribution == cluster.OpenSearch || product.Version.Major < 9 {
+		query.Set("metric", "none")
+	}
+	return c.Send(ctx, http.MethodPost, "/_cluster/reroute", query, body, nil)
+}
+
 // discard is for answers without a body.
 func discard(body io.Reader) error {
 	_, err := io.Copy(io.Discard, body)

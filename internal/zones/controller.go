@@ -117,7 +117,7 @@ func (c *Controller) Round(ctx context.Context) time.Duration {
 	quick := c.probes != nil && c.state.Phase == Verifying && c.state.Change.Seen.IsZero()
 	v := c.look(ctx, config, quick)
 	if !quick {
-		c.health = c.detector.Observe(v, c.state.Roster, rolesOf(c.state.Roster.zones(), v.weights(), decommissionOf(v)), nil)
+		c.health = c.detector.Observe(v, c.state.Roster, c.state.roles(v), nil)
 		c.learnPeak(v)
 	}
 	s := c.report(config, v)
@@ -265,6 +265,12 @@ func (c *Controller) sendTo(ctx context.Context, client *es.Client, m *Mutation)
 		return client.ClearVotingExclusions(ctx)
 	case m.Out != "":
 		return client.Decommission(ctx, m.Attribute, m.Out, m.Drain)
+	case m.Fence != "":
+		return client.PutSettings(ctx, map[string]any{excludeKey(m.Attribute): m.Fence})
+	case m.Unfence:
+		return client.PutSettings(ctx, map[string]any{excludeKey(m.Attribute): nil})
+	case len(m.LetGo) > 0:
+		return client.LetGo(ctx, m.LetGo)
 	}
 	return client.Recommission(ctx)
 }

@@ -24,6 +24,9 @@ type Mutation struct {
 	Out       string             // the zone that is decommissioned
 	Drain     time.Duration      // that the server waits before; 0: none
 	Back      bool               // the decommissioned zone may come back
+	Fence     string             // the zone that allocation keeps out of
+	Unfence   bool               // and no longer does
+	LetGo     []es.CopyAt        // copies that their nodes give up
 }
 
 // String is the request as it goes over the wire.
@@ -52,8 +55,19 @@ func (m *Mutation) String() string {
 	case m.Out != "":
 		return fmt.Sprintf("PUT /_cluster/decommission/awareness/%s/%s?no_delay=true", m.Attribute, m.Out)
 	}
+	switch {
+	case m.Fence != "":
+		return fmt.Sprintf(`PUT /_cluster/settings {"persistent":{%q:%q}}`, excludeKey(m.Attribute), m.Fence)
+	case m.Unfence:
+		return fmt.Sprintf(`PUT /_cluster/settings {"persistent":{%q:null}}`, excludeKey(m.Attribute))
+	case len(m.LetGo) > 0:
+		return fmt.Sprintf("POST /_cluster/reroute, %d cancel commands", len(m.LetGo))
+	}
 	return "DELETE /_cluster/decommission/awareness"
 }
+
+// excludeKey is the filter that keeps copies off nodes with some value of an attribute.
+func excludeKey(attribute string) string { return "cluster.routing.allocation.exclude." + attribute }
 
 // Note is one thing that was decided, refused or seen: a line of the journal and of the log.
 type Note struct {

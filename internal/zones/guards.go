@@ -31,6 +31,7 @@ const (
 	GuardNoVotes   Guard = "no_exclusions"    // nobody else has taken votes: they would be given back
 	GuardCapacity  Guard = "capacity"         // the zones that stay carry the load
 	GuardSnapshots Guard = "no_snapshot"      // no snapshot runs
+	GuardFence     Guard = "fence_free"       // nobody else keeps copies off a zone by filters
 	GuardOne       Guard = "one_zone"         // no other zone is ill
 )
 
@@ -137,8 +138,12 @@ func (s *situation) ours() Check {
 	if w.Attribute != "" && w.Attribute != s.config.Attribute {
 		return check(GuardOurs, false, "", "the cluster's weights are those of attribute %q, and there can be one set only; remove them, or set zones.attribute to it", w.Attribute)
 	}
+	known := s.zones()
+	if s.view.Settings != nil {
+		known = append(known, s.view.Settings.Forced...) // of one that is out nobody may be known
+	}
 	for zone, weight := range w.Values {
-		if !slices.Contains(s.zones(), zone) || weight < 0 {
+		if !slices.Contains(known, zone) || weight < 0 {
 			return check(GuardOurs, false, "", "the weights have %q at %g, which is no zone or no weight; put right weights in", zone, weight)
 		}
 	}
@@ -315,7 +320,7 @@ func (s *situation) voters(zone string) Check {
 		}
 	}
 	if eligible == 0 {
-		return check(GuardVoters, false, "", "zone %s has no node that may lead, and the server decommissions no such zone; fence it with allocation filters instead", zone)
+		return check(GuardVoters, false, "", "zone %s has no node that may lead, and the server decommissions no such zone; fence it instead (failover %s --out --soft)", zone, zone)
 	}
 	present := s.view.present()
 	voting, alive := 0, 0
@@ -467,6 +472,19 @@ func (s *situation) forFailover(bad, next string, weights map[string]float64) []
 	before := slices.DeleteFunc(serving(s.view.weights().Values), func(zone string) bool { return zone == bad })
 	checks := []Check{s.awareness(), s.ours(), s.standbyWell(next), s.notLess(before, serving(weights)), s.zeros(weights)}
 	return append(checks, warning(s.spread()))
+}
+
+// fenceFree looks for filters on zones that are not ours.
+func (s *situation) fenceFree(zone string) Check {
+	other := slices.DeleteFunc(slices.Clone(s.view.Settings.Excluded), func(value string) bool { return value == zone })
+	return check(GuardFence, len(other) == 0, "no other zone is kept free of copies", "%s is %s already, by somebody else's wish; remove it first",
+		excludeKey(s.config.Attribute), listed(other))
+}
+
+// forFence are those of forWrites that a fence needs: the zone's nodes stay and go on voting.
+func (s *situation) forFence(zone string) []Check {
+	left := slices.DeleteFunc(s.zones(), func(other string) bool { return other == zone })
+	return []Check{s.inSync(zone), s.noDecommission(), s.awareness(), s.fenceFree(zone), s.carries(left), s.noSnapshot(), s.oneIll(zone)}
 }
 
 // forWrites are W1 to W8.

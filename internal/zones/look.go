@@ -350,7 +350,7 @@ func (c *Controller) readSettings(ctx context.Context, client *es.Client, config
 	}
 	ignore, _ := raw.Effective("cluster.routing.ignore_weighted_routing")
 	return &Settings{
-		Aware: parsed.AwarenessAttributes, Forced: parsed.ForcedAwareness[config.Attribute], IgnoreWeights: ignore == "true",
+		Aware: parsed.AwarenessAttributes, Forced: parsed.ForcedAwareness[config.Attribute], Excluded: parsed.Filter.Exclude[config.Attribute], IgnoreWeights: ignore == "true",
 		Low: parsed.Low, Orders: orders,
 	}
 }

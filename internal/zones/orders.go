@@ -26,6 +26,7 @@ const (
 	OrderRotate       Verb = "rotate"       // the standby serves now, as if its time had come
 	OrderFailover     Verb = "failover"     // searches leave a zone
 	OrderOut          Verb = "out"          // writes leave it too: it is taken out of the cluster
+	OrderFence        Verb = "fence"        // the same for a zone that cannot be: it stays in the cluster and gives its copies up
 	OrderAbort        Verb = "abort"        // a zone that drains is not taken out
 	OrderRecommission Verb = "recommission" // a zone that is out comes back
 	OrderResume       Verb = "resume"       // a hold of the controller's own ends

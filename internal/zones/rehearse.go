@@ -75,10 +75,14 @@ func (c *Controller) Preview(ctx context.Context, verb Verb, zone string) (*Prev
 		if d.config.Writes == Never {
 			p.Checks = append(p.Checks, check(GuardOurs, false, "", "zones.write_failover is off"))
 		}
+	case OrderFence:
+		p.Checks, p.Requests = d.forFence(zone), d.fencing(zone)
+		p.Text = fmt.Sprintf("zone %s would drain for %s and then give its copies up", zone, d.config.Drain)
 	case OrderRecommission:
-		out := d.view.State.Decommission
-		p.Checks = []Check{check(GuardNoOut, out.Value != "", "zone "+out.Value+" is out", "no zone is out")}
-		p.Text, p.Requests = "the nodes of zone "+out.Value+" may join again", []string{(&Mutation{Back: true}).String()}
+		l := d.state.Leaving
+		if p.Checks = []Check{check(GuardNoOut, l != nil, "a zone is out", "no zone is out")}; l != nil {
+			p.Text, p.Requests = "zone "+l.Zone+" may come back", []string{d.open().String()}
+		}
 	case OrderAbort:
 		p.Checks = []Check{check(GuardNoOut, d.leaving() == Draining, "a zone drains", "no zone drains now")}
 		p.Text = "the zone that drains stays, as a standby"
@@ -129,6 +133,22 @@ func (d *deciding) previewFailover(p *Preview) {
 	}
 }
 
+// fencing are the requests by which a zone gives its copies up, in their order.
+func (d *deciding) fencing(zone string) []string {
+	var requests []string
+	if weights := weightsFor(d.zones(), zone); !equalWeights(d.view.weights().Values, weights) {
+		requests = append(requests, d.put(weights))
+	}
+	requests = append(requests, (&Mutation{Attribute: d.config.Attribute, Fence: zone}).String())
+	replicas, primaries := d.copiesToLeave(zone)
+	for _, copies := range [][]es.CopyAt{replicas, primaries} {
+		if len(copies) > 0 {
+			requests = append(requests, (&Mutation{LetGo: copies}).String())
+		}
+	}
+	return requests
+}
+
 // put is the request that sets weights from where they are now.
 func (d *deciding) put(weights map[string]float64) string {
 	return (&Mutation{Attribute: d.config.Attribute, Weights: weights, Version: d.view.weights().Version}).String()
@@ -173,7 +193,7 @@ func (c *Controller) paper(ctx context.Context, routed bool) (*deciding, error) 
 	if v.State == nil {
 		return nil, &cluster.Error{Class: cluster.Unavailable, Op: "look at the zones", Err: errors.New("no node answers"), Hint: "Check connection.addresses"}
 	}
-	c.health = c.detector.Observe(v, c.state.Roster, rolesOf(c.state.Roster.zones(), v.weights(), v.State.Decommission), nil)
+	c.health = c.detector.Observe(v, c.state.Roster, c.state.roles(v), nil)
 	if routed {
 		if v.Routing = c.routing(ctx, v); v.Routing == nil {
 			return nil, &cluster.Error{Class: cluster.Unavailable, Op: "read the routing table", Err: errors.New("no node gave it in time")}
@@ -203,6 +223,12 @@ func (c *Controller) inherit(v *View) {
 		s.Write, s.Leaving = Fencing, &Leaving{Zone: out.Value, By: "unknown", Cause: "found decommissioned", Began: v.At, Deadline: v.At, Asked: v.At, Tries: 1}
 		if out.Status == es.DecommissionSuccessful {
 			s.Write, s.Leaving.Out = Gone, v.At
+		}
+	} else if v.Settings != nil {
+		for _, zone := range s.Roster.zones() {
+			if slices.Contains(v.Settings.Excluded, zone) {
+				s.Write, s.Leaving = Gone, &Leaving{Zone: zone, By: "unknown", Cause: "found fenced", Soft: true, Began: v.At, Deadline: v.At, Out: v.At}
+			}
 		}
 	}
 }
@@ -295,7 +321,7 @@ func (c *Controller) Rehearse(ctx context.Context) (*Rehearsal, error) {
 	r := &Rehearsal{
 		At: d.view.At, Attribute: d.config.Attribute, Unsupported: supported(d.view), Version: d.view.weights().Version, Peak: d.state.Peak.p99(),
 	}
-	roles := rolesOf(d.zones(), d.view.weights(), d.view.State.Decommission)
+	roles := d.state.roles(d.view)
 	for _, zone := range d.zones() {
 		z := ZoneRehearsal{Zone: zone, Role: roles[zone], Health: d.health.Zones[zone]}
 		left := slices.DeleteFunc(d.zones(), func(other string) bool { return other == zone || roles[other] == Out })

@@ -206,6 +206,68 @@ func TestA10AChangeWhoseAnswerIsLostIsLookedForAndNotSentBlindly(t *testing.T) {
 	}
 }
 
+func TestA16AZoneThatCannotBeTakenOutIsFenced(t *testing.T) {
+	b := newBed(t, layout{dataOnly: "c"})
+	b.until("first weights", time.Minute, steady)
+	before, version := b.zoneWeights()
+	b.order(OrderOut, "c")
+	b.until("refused, with what to do instead", time.Minute, func(*Status) bool { return strings.Contains(b.said(), "failover c --out --soft") })
+	if err := b.client.Decommission(t.Context(), "zone", "c", 0); err == nil {
+		t.Error("the server takes a zone out that has no node which may lead")
+	}
+	if after, now := b.zoneWeights(); !maps.Equal(before, after) || now != version {
+		t.Errorf("a refused order has changed the weights to %v at version %d", after, now)
+	}
+	b.order(OrderFence, "c")
+	b.until("fenced", 5*time.Minute, func(s *Status) bool { return s.Write == Gone })
+	if z, _ := b.round().Zone("c"); z.Role != Out || z.Copies.Active > 0 {
+		t.Errorf("%+v", z)
+	}
+	b.inSyncOutside("c")
+	if b.Status() == "red" {
+		t.Error("a shard has no primary")
+	}
+	b.order(OrderRecommission, "")
+	b.until("a standby again", 10*time.Minute, steady)
+	b.until("green", 10*time.Minute, func(*Status) bool { return b.Status() == "green" })
+	if filter := b.Setting("cluster.routing.allocation.exclude.zone"); filter != "" {
+		t.Errorf("left behind: exclude %q", filter)
+	}
+}
+
+// inSyncOutside checks that writes wait for no copy of a zone.
+func (b *bed) inSyncOutside(zone string) {
+	b.t.Helper()
+	routing, err := b.client.Routing(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	inSync, err := b.client.InSync(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	known := 0
+	for _, c := range routing.Copies {
+		if slices.Contains(inSync[c.Index][c.Shard], c.AllocationID) {
+			known++
+			if b.c.state.Roster.zoneOf(c.Node) == zone {
+				b.t.Errorf("%s/%d waits for a copy in zone %s", c.Index, c.Shard, zone)
+			}
+		}
+	}
+	for index, shards := range inSync {
+		for shard, ids := range shards {
+			known -= len(ids)
+			if len(ids) == 0 {
+				b.t.Errorf("%s/%d has no copy in step", index, shard)
+			}
+		}
+	}
+	if known != 0 {
+		b.t.Errorf("%d copies in step are not in the routing table", -known)
+	}
+}
+
 func TestA28OldServersAndElasticsearchAreOnlyObserved(t *testing.T) {
 	for name, l := range map[string]layout{"2.5": {version: "2.5.0"}, "elasticsearch": {version: "8.19.0", elastic: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -105,6 +105,7 @@ type Leaving struct {
 	Zone       string    `json:"zone"`
 	By         string    `json:"by"`             // who asked or approved
 	Cause      string    `json:"cause"`          //
+	Soft       bool      `json:"soft,omitempty"` // it stays in the cluster, without copies
 	Ill        bool      `json:"ill"`            // it was not well when it began: a zone that gets well again stays
 	Late       bool      `json:"late,omitempty"` // that its nodes are not back in time has been said
 	Began      time.Time `json:"began"`

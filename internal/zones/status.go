@@ -76,7 +76,7 @@ func (c *Controller) report(config Config, v *View) *Status {
 	c.extra = nil
 	out := decommissionOf(v)
 	s.Decommission = out.Status
-	roles := rolesOf(c.state.Roster.zones(), v.weights(), out)
+	roles := c.state.roles(v)
 	present := v.present()
 	for _, zone := range c.state.Roster.zones() {
 		z := ZoneStatus{Zone: zone, Role: roles[zone], Health: c.health.Zones[zone], Copies: v.Copies[zone]}

@@ -37,6 +37,7 @@ type View struct {
 type Settings struct {
 	Aware         []string // awareness attributes
 	Forced        []string // values of our attribute that count without nodes
+	Excluded      []string // values of our attribute that allocation keeps out of
 	IgnoreWeights bool
 	Low           cluster.Watermark
 	Orders        Orders
@@ -150,13 +151,15 @@ const (
 	Out     Role = "out"     // it is out of the cluster, or on its way
 )
 
-// rolesOf reads the roles off weights and a decommission.
-func rolesOf(zones []string, w es.ZoneWeights, d es.Decommission) map[string]Role {
+// roles are read off the weights, a decommission, and a fence of ours.
+func (s *State) roles(v *View) map[string]Role {
+	w, out := v.weights(), decommissionOf(v)
+	zones := s.Roster.zones()
 	roles := make(map[string]Role, len(zones))
 	for _, zone := range zones {
 		weight, weighed := w.Values[zone]
 		switch {
-		case d.Value == zone && d.Status != es.DecommissionFailed:
+		case out.Value == zone && out.Status != es.DecommissionFailed, s.Write == Gone && s.Leaving.Zone == zone:
 			roles[zone] = Out
 		case weighed && weight < 1: // the server too takes a fraction for nothing
 			roles[zone] = Standby

@@ -33,7 +33,8 @@ func (d *deciding) write(order *Order) {
 func (d *deciding) leave(order *Order) {
 	s := d.state
 	zone, by, cause := "", "", ""
-	byHand := order != nil && order.Verb == OrderOut
+	soft := order != nil && order.Verb == OrderFence
+	byHand := soft || order != nil && order.Verb == OrderOut
 	if byHand {
 		zone, by, cause = order.Zone, order.By, "asked for by "+order.By
 		if d.config.Writes == Never {
@@ -50,17 +51,20 @@ func (d *deciding) leave(order *Order) {
 	if zone == "" || s.Phase == Starting || !d.routed() {
 		return
 	}
-	checks := d.forWrites(zone)
+	checks, end := d.forWrites(zone), "is then taken out of the cluster"
+	if soft {
+		checks, end = d.forFence(zone), "then gives its copies up"
+	}
 	if d.block(checks...) {
 		d.refuse(order, texts(d.decision.Blocked))
 		return
 	}
 	if byHand {
-		d.answer(order, "zone "+zone+" drains for "+d.config.Drain.String()+" and is then taken out of the cluster")
+		d.answer(order, "zone "+zone+" drains for "+d.config.Drain.String()+" and "+end)
 	}
 	now := d.view.At
 	h := d.health.Zones[zone]
-	s.Leaving = &Leaving{Zone: zone, By: by, Cause: cause, Ill: !h.Healthy(), Began: now, Deadline: now.Add(d.config.Drain)}
+	s.Leaving = &Leaving{Zone: zone, By: by, Cause: cause, Soft: soft, Ill: !h.Healthy(), Began: now, Deadline: now.Add(d.config.Drain)}
 	s.Write = Draining
 	d.note("drain", zone, "%s: zone %s drains until %s", cause, zone, s.Leaving.Deadline.Format(time.RFC3339))
 	weights := weightsFor(d.zones(), zone)
@@ -96,7 +100,7 @@ func (d *deciding) drain(order *Order) {
 	case order != nil:
 		d.refuse(order, "zone "+l.Zone+" is leaving")
 	}
-	if d.handOver() {
+	if !l.Soft && d.handOver() {
 		return
 	}
 	d.idle(l)
@@ -106,6 +110,11 @@ func (d *deciding) drain(order *Order) {
 	}
 	if l.Ill && h.Healthy() && h.Fraction == 0 {
 		d.abort("zone " + l.Zone + " is well again")
+		return
+	}
+	if l.Soft {
+		d.state.Write = Fencing
+		d.letGo()
 		return
 	}
 	d.decommission()
@@ -207,6 +216,10 @@ func (d *deciding) decommission() {
 // fence watches the server take the zone out.
 func (d *deciding) fence() {
 	s, l, now, out := d.state, d.state.Leaving, d.view.At, d.view.State.Decommission
+	if l.Soft {
+		d.letGo()
+		return
+	}
 	since := now.Sub(l.Asked)
 	switch {
 	case out.Value != "" && out.Value != l.Zone:
@@ -235,6 +248,65 @@ func (d *deciding) fence() {
 	case out.Value != "" && since > fenceWithin:
 		d.undo(string(out.Status))
 	}
+}
+
+// letGo keeps allocation off the zone, and then makes its nodes give their copies up: replicas first, and each primary once
+// another copy is in step outside. It is looked at every time, so that what was lost on the way is done again.
+func (d *deciding) letGo() {
+	s, l := d.state, d.state.Leaving
+	if !d.routed() {
+		return
+	}
+	if c := d.inSync(l.Zone); d.block(c, d.awareness(), d.fenceFree(l.Zone)) {
+		return
+	}
+	l.Asked = d.view.At
+	if !slices.Contains(d.view.Settings.Excluded, l.Zone) {
+		d.decision.Mutation = &Mutation{Attribute: d.config.Attribute, Fence: l.Zone}
+		d.note("fence", l.Zone, "copies are kept off zone %s", l.Zone)
+		return
+	}
+	replicas, primaries := d.copiesToLeave(l.Zone)
+	next := replicas
+	if len(next) == 0 {
+		next = primaries
+	}
+	if len(next) == 0 {
+		s.Write, l.Out = Gone, d.view.At
+		d.note("out", l.Zone, "no copy is left in zone %s after %s", l.Zone, round(d.view.At.Sub(l.Began)))
+		return
+	}
+	d.decision.Mutation = &Mutation{LetGo: next}
+	d.note("let_go", l.Zone, "%d copies of zone %s are given up", len(next), l.Zone)
+}
+
+// copiesToLeave are the copies in a zone that can be done without: another one of the same shard is started and in step
+// outside.
+func (d *deciding) copiesToLeave(zone string) (replicas, primaries []es.CopyAt) {
+	where := d.zonesOfNodes()
+	type group struct {
+		index string
+		shard int
+	}
+	safe := map[group]bool{}
+	for _, c := range d.view.Routing.Copies {
+		inStep := slices.Contains(d.view.Routing.InSync[c.Index][c.Shard], c.AllocationID)
+		if inStep && where[c.Node] != zone && (c.State == cluster.Started || c.State == cluster.Relocating) {
+			safe[group{c.Index, c.Shard}] = true
+		}
+	}
+	for _, c := range d.view.Routing.Copies {
+		if c.Node == "" || where[c.Node] != zone || !safe[group{c.Index, c.Shard}] {
+			continue
+		}
+		at := es.CopyAt{Index: c.Index, Shard: c.Shard, Node: c.Node, Primary: c.Primary}
+		if c.Primary {
+			primaries = append(primaries, at)
+		} else {
+			replicas = append(replicas, at)
+		}
+	}
+	return replicas, primaries
 }
 
 // unanswered is how long a decommission that was asked for may not be seen in the state.
@@ -280,7 +352,7 @@ func (d *deciding) allBack(zone string) bool {
 // comeBack lets a zone that is out back in, when a person says so or it has been reachable for long enough.
 func (d *deciding) comeBack(order *Order) {
 	s, l, now := d.state, d.state.Leaving, d.view.At
-	if d.view.State.Decommission.Value == "" {
+	if !d.shut() {
 		s.Write, l.Returning = Rejoining, now
 		d.note("recommissioned", l.Zone, "somebody has recommissioned zone %s", l.Zone)
 		return
@@ -306,18 +378,34 @@ func (d *deciding) comeBack(order *Order) {
 		d.answer(order, "zone "+l.Zone+" may come back")
 	}
 	s.Write, l.Returning = Rejoining, now
-	d.decision.Mutation = &Mutation{Back: true}
-	d.note("recommission", l.Zone, "the nodes of zone %s may join again", l.Zone)
+	d.decision.Mutation = d.open()
+	d.note("recommission", l.Zone, "zone %s may come back", l.Zone)
+}
+
+// shut tells whether the zone that left is still kept out.
+func (d *deciding) shut() bool {
+	if l := d.state.Leaving; l.Soft {
+		return slices.Contains(d.view.Settings.Excluded, l.Zone)
+	}
+	return d.view.State.Decommission.Value != ""
+}
+
+// open lets it back.
+func (d *deciding) open() *Mutation {
+	if d.state.Leaving.Soft {
+		return &Mutation{Attribute: d.config.Attribute, Unfence: true}
+	}
+	return &Mutation{Back: true}
 }
 
 // rejoin waits for the zone's nodes.
 func (d *deciding) rejoin() {
 	s, l, now := d.state, d.state.Leaving, d.view.At
-	if d.view.State.Decommission.Value != "" { // what lets them join has not arrived
+	if d.shut() { // what lets them join has not arrived
 		if now.Sub(l.Returning) > d.unanswered() {
 			l.Returning = now
-			d.decision.Mutation = &Mutation{Back: true}
-			d.note("sent_again", l.Zone, "zone %s is still decommissioned: it is recommissioned again", l.Zone)
+			d.decision.Mutation = d.open()
+			d.note("sent_again", l.Zone, "zone %s is still kept out: it is let back again", l.Zone)
 		}
 		return
 	}

@@ -130,6 +130,7 @@ func dryRun(t *testing.T, b *bed) {
 
 func firstWeights(t *testing.T, b *bed) {
 	r := b.run(fixed(quickly(zones.Act)), "")
+	defer r.stop()
 	r.until("first weights", goal, steady)
 	if w, version := b.weights(); !maps.Equal(w, standbyC) || version != 0 {
 		t.Fatalf("weights %v at version %d", w, version)
@@ -224,6 +225,7 @@ func failOpen(t *testing.T, b *bed) {
 func (b *bed) failedOver(zone string, fail func()) (took time.Duration) {
 	b.t.Helper()
 	r := b.run(fixed(quickly(zones.Act)), "")
+	defer r.stop()
 	r.healthy()
 	next := b.standby()
 	copies := b.placed(zone)
