@@ -129,7 +129,7 @@ test-page: ## Look at the page in a headless Chromium; screenshots go to artifac
 
 .PHONY: test-real
 test-real: ## Run the tests against the five real products, those aside that measure load
-	go test -p 1 -count=1 -timeout 25m -skip '$(HEAT)' $$(go list ./test/... | grep -vE '/(observability|page)$$')
+	go test -p 1 -count=1 -timeout 25m -skip '$(HEAT)' $$(go list ./test/... | grep -vE '/(observability|page|zones)$$')
 	go test -p 1 -count=1 -timeout 15m -run '$(REAL)' ./internal/collector ./internal/sim
 
 .PHONY: test-alerts
@@ -139,6 +139,11 @@ test-alerts: ## Run the dashboards and alerts against a real Prometheus that scr
 .PHONY: test-heat
 test-heat: ## Watch the heat of the five real products even out, with the machine to itself
 	go test -count=1 -timeout 20m -run '$(HEAT)' ./test/e2e
+
+.PHONY: test-zones
+test-zones: deps ## Kill, freeze, rotate and take out the zones of real clusters while searches and writes go on
+	@$(MAKE) test-prepare
+	go test -count=1 -timeout 20m -v ./test/zones
 
 # Modules of their own, for what they build beside the tests. Vet would look through all of that as well.
 ALONE := go mod tidy -diff && go test -vet=off -count=1 -timeout 20m -v ./...
@@ -155,6 +160,10 @@ image-check: ## Carry out the Dockerfile in a folder, run the image without priv
 .PHONY: results
 results: build ## Measure on the real clusters for longer and write the table of docs/results.md
 	go test -timeout 120m -count=1 -v ./test/e2e -run TestResults -results
+
+.PHONY: results-zones
+results-zones: ## Repeat what happens to zones often on real clusters, and print the figures of docs/results.md (an hour)
+	go test -timeout 120m -count=1 -parallel 1 -v ./test/zones -run TestResults -results
 
 .PHONY: bench
 bench: build ## Climb the ladder of generated instances beside the yardsticks, write the table of docs/results.md (hours)

@@ -648,10 +648,13 @@ func (s *searches) one(ctx context.Context, client *http.Client, address string)
 	}
 }
 
-// opensearch runs a test on both products.
+// opensearch runs a test on both products, side by side: most of it is waiting.
 func opensearch(t *testing.T, test func(t *testing.T, p realcluster.Product)) {
 	t.Helper()
 	for _, p := range []realcluster.Product{realcluster.OpenSearch2, realcluster.OpenSearch3} {
-		t.Run(p.Name(), func(t *testing.T) { test(t, p) })
+		t.Run(p.Name(), func(t *testing.T) {
+			t.Parallel()
+			test(t, p)
+		})
 	}
 }
