@@ -109,7 +109,7 @@ const (
 
 // seatLevels is for how many lumps prices of seats are looked for, the largest ones first: those matter most, and take the
 // shortest time, for every node looks at every lump in every round.
-var seatLevels = []int{32, mostLumps, 4 * mostLumps, 16 * mostLumps}
+var seatLevels = []int{32, mostLumps, 16 * mostLumps}
 
 // seats finds prices of the lumps' seats, for as many lumps as one level says after the other, each from where the one before
 // came to, with a share of the allowance. It returns who leaves by the last program.
@@ -210,7 +210,7 @@ func (r *run) goal() float64 {
 
 // evaluate proves what prices prove for all nodes together.
 func (p *proof) evaluate(at *prices) float64 {
-	bound, _, work := p.f.newPricer(at, p.rng).nodeBound(p.nodes, p.tol/float64(len(p.nodes))/4, nodeSteps, p.o.Workers, p.allow)
+	bound, _, work := p.f.newPricer(at, p.rng).nodeBound(p.nodes, p.tol/float64(len(p.nodes))/4, nodeSteps, p.o.Workers, p.allow, nil)
 	p.allow.used += work
 	p.result.Counters.PairsPriced += work
 	p.result.Counters.Rounds++

@@ -260,7 +260,7 @@ const (
 	// iterationWork is how many rows of a simplex iteration make a unit of work.
 	iterationWork = 8
 	// nodeSteps bounds the branches of one node subproblem.
-	nodeSteps = 20_000
+	nodeSteps = 50_000
 )
 
 // generate runs column generation from the given prices until the bound is within tol of the program's objective. It
@@ -276,7 +276,7 @@ func (m *master) generate(start *prices, assignment []int32, tol float64, rng *r
 	m.crowd = start.crowd
 	constant := f.constant + sumOf(f.tierNow) + f.crowdTerm(start)
 	look := func() (bound float64, answers []answer) {
-		bound, answers, work := f.newPricer(current, rng).nodeBound(m.nodes, tol/float64(len(m.nodes))/4, nodeSteps, 1, allow)
+		bound, answers, work := f.newPricer(current, rng).nodeBound(m.nodes, tol/float64(len(m.nodes))/4, nodeSteps, 1, allow, nil)
 		allow.used += work
 		m.pairs += work
 		m.rounds++

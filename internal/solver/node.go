@@ -97,7 +97,8 @@ type choice struct {
 
 // nodeSolver decides, for one node at given prices, which of the copies at home leave and which lumps come: whole copies, by
 // branch and bound. Its relaxation prices each dimension's load by a slope: at slopes s, a copy on the node costs s x load,
-// and the node at least its cost's tangent. It is one goroutine's scratch.
+// and the node at least its cost's tangent. What is heavy is branched on first, tables then decide most of the others, and
+// branching what they leave open. It is one goroutine's scratch.
 type nodeSolver struct {
 	f      *frame
 	q      *pricer
@@ -110,22 +111,22 @@ type nodeSolver struct {
 
 	fixed   vector // load of what stays for sure
 	choices []choice
-	open    int // choices from here on are decided
-	heavy   int // so many of the first are far larger than the others
 	guests  []choice
 
-	best          float64 // of the choices found
-	chosen        []bool  // who leaves, or does not come, then
-	trial         []bool
-	tangents      []tangent
-	better, worse [][]int32 // per open choice: who of those before it is better, or worse, in all
+	best     float64 // of the choices found
+	chosen   []bool  // who leaves, or does not come, then
+	trial    []bool
+	tables   knapsack
+	tangents []tangent
 
-	// The open choices' numbers side by side, and scratch of the loops over them.
-	loads [cluster.MaxDimensions][]float64
-	gone  []float64
-	stays []float64
-	until []stayer
-	turns []turn
+	// The open choices, their numbers side by side, and scratch of the loops over them.
+	open          []int32
+	loads         [cluster.MaxDimensions][]float64
+	gone          []float64
+	stays         []float64
+	until         []stayer
+	turns         []turn
+	better, worse [][]int32 // who of those before is better, or worse, in all
 }
 
 func (q *nodeSolver) total(load *vector) float64 {
@@ -145,28 +146,28 @@ func (q *nodeSolver) staying(s *vector, x *choice) float64 {
 }
 
 // line puts the open choices' numbers side by side, for the loops that run over all of them.
-func (q *nodeSolver) line() {
-	q.gone = q.gone[:0]
+func (q *nodeSolver) line(open []int32) {
+	q.open, q.gone = open, q.gone[:0]
 	for d := range q.dims {
 		q.loads[d] = q.loads[d][:0]
 	}
-	for i := range q.open {
+	for _, i := range open {
 		x := &q.choices[i]
 		q.gone = append(q.gone, x.gone)
 		for d := range q.dims {
 			q.loads[d] = append(q.loads[d], x.load[d])
 		}
 	}
-	q.stays = append(q.stays[:0], make([]float64, q.open)...)
+	q.stays = append(q.stays[:0], make([]float64, len(open))...)
 }
 
-// price puts into stays what the choices from i on cost on the node at slopes s.
+// price puts into stays what the open choices from i on cost on the node at slopes s.
 func (q *nodeSolver) price(s *vector, i int) []float64 {
-	stays := q.stays[i:q.open]
+	stays := q.stays[i:]
 	clear(stays)
 	for d := range q.dims {
 		if slope := s[d]; slope != 0 {
-			for j, l := range q.loads[d][i:q.open] {
+			for j, l := range q.loads[d][i:] {
 				stays[j] += slope * l
 			}
 		}
@@ -188,7 +189,7 @@ func (q *nodeSolver) tangency(d int, s, load float64) float64 {
 // there already. The bound is concave in each slope, and its derivative is what is there plus what stays, minus the load
 // where the cost has that slope.
 func (q *nodeSolver) raise(s, load *vector, i, sweeps int) float64 {
-	stays, gone := q.price(s, i), q.gone[i:q.open]
+	stays, gone := q.price(s, i), q.gone[i:]
 	nodes := 0.0 // the part without the choices
 	for d := range q.dims {
 		nodes += q.tangency(d, s[d], load[d])
@@ -200,7 +201,7 @@ func (q *nodeSolver) raise(s, load *vector, i, sweeps int) float64 {
 	for range sweeps {
 		was := best
 		for d := range q.dims {
-			b, loads := &q.pieces[d], q.loads[d][i:q.open]
+			b, loads := &q.pieces[d], q.loads[d][i:]
 			if len(b.at) == 0 {
 				continue
 			}
@@ -273,12 +274,12 @@ func (q *nodeSolver) touch(s vector) {
 		t.rest = q.tangents[mostTangents-1].rest
 		q.tangents = q.tangents[:mostTangents-1]
 	}
-	t.slopes, t.rest = s, append(t.rest[:0], make([]float64, q.open+1)...)
+	t.slopes, t.rest = s, append(t.rest[:0], make([]float64, len(q.open)+1)...)
 	for d := range q.dims {
 		t.base += q.tangency(d, s[d], 0)
 	}
 	stays := q.price(&s, 0)
-	for i := q.open - 1; i >= 0; i-- {
+	for i := len(q.open) - 1; i >= 0; i-- {
 		t.rest[i] = t.rest[i+1] + min(stays[i], q.gone[i])
 	}
 	q.tangents = slices.Insert(q.tangents, 0, t)
@@ -304,53 +305,47 @@ func (q *nodeSolver) below(i int, load *vector, enough float64) float64 {
 	return least
 }
 
-// branch decides choice i and on. It returns a lower bound of what is below, the tolerance included.
+// branch decides the open choice i and on. It returns a lower bound of what is below.
 func (q *nodeSolver) branch(i int, load vector, paid float64) float64 {
 	enough := q.best - q.tol
 	bound := paid + q.below(i, &load, enough-paid)
 	if bound >= enough {
-		return enough
+		return bound
 	}
-	if i == q.open {
-		v := paid + q.total(&load)
-		if v < q.best {
-			q.best = v
-			copy(q.chosen, q.trial)
-		}
-		return v
+	if i == len(q.open) {
+		return q.found(paid + q.total(&load))
 	}
-	q.steps--
-	if i < q.heavy || q.steps >= 0 && q.steps%tangentEvery == 0 {
+	if q.steps--; q.steps < 0 {
+		return bound
+	}
+	if q.steps%tangentEvery == 0 {
 		s := q.tangents[0].slopes
 		if v := paid + q.raise(&s, &load, i, 1); v > bound {
 			bound = v
 			q.touch(s)
 			if bound >= enough {
-				return enough
+				return bound
 			}
 		}
 	}
-	if q.steps < 0 && i >= q.heavy {
-		return bound
-	}
-	x := &q.choices[i]
-	more := load
+	gone, more, stay := q.gone[i], load, 0.0
 	for d := range q.dims {
-		more[d] += x.load[d]
+		more[d] += q.loads[d][i]
+		stay += q.tangents[0].slopes[d] * q.loads[d][i]
 	}
 	stays, leaves := true, true
 	for _, j := range q.better[i] { // one that costs less and brings more is out: so is this
-		stays = stays && !q.trial[j]
+		stays = stays && !q.trial[q.open[j]]
 	}
 	for _, j := range q.worse[i] {
-		leaves = leaves && q.trial[j]
+		leaves = leaves && q.trial[q.open[j]]
 	}
 	least := math.Inf(1)
-	leave := q.staying(&q.tangents[0].slopes, x) > x.gone
+	leave := stay > gone
 	for range 2 { // the likelier way first
-		q.trial[i] = leave
+		q.trial[q.open[i]] = leave
 		if leave && leaves {
-			least = min(least, q.branch(i+1, load, paid+x.gone))
+			least = min(least, q.branch(i+1, load, paid+gone))
 		} else if !leave && stays {
 			least = min(least, q.branch(i+1, more, paid))
 		}
@@ -359,13 +354,22 @@ func (q *nodeSolver) branch(i int, load vector, paid float64) float64 {
 	return least
 }
 
+// found keeps the trial, which costs v, if it is the best. It returns v.
+func (q *nodeSolver) found(v float64) float64 {
+	if v < q.best {
+		q.best = v
+		copy(q.chosen, q.trial)
+	}
+	return v
+}
+
 // compare finds, for each open choice, who of those before it is better in all: less load, and costs more to be without. Who is
 // worse is not on the node without the better one; otherwise they could change places.
 func (q *nodeSolver) compare() {
-	q.better, q.worse = make([][]int32, q.open), make([][]int32, q.open)
+	q.better, q.worse = make([][]int32, len(q.open)), make([][]int32, len(q.open))
 	for i := range q.open {
 		for j := i - 1; j >= max(0, i-nearby); j-- {
-			a, b := &q.choices[j], &q.choices[i]
+			a, b := &q.choices[q.open[j]], &q.choices[q.open[i]]
 			less, more := a.gone >= b.gone, a.gone <= b.gone
 			for d := range q.dims {
 				less, more = less && a.load[d] <= b.load[d], more && a.load[d] >= b.load[d]
@@ -380,78 +384,186 @@ func (q *nodeSolver) compare() {
 }
 
 const (
-	// rootSweeps is how often all slopes are improved before the first branch; then once at a time.
-	rootSweeps = 6
-	// So many tangents are kept, those of use in front. Looking them all up costs less than improving slopes, which is done at
-	// the heavy choices, after which all is different, and else once in so many branches.
+	// rootSweeps is how often all slopes are improved for all choices at first, againSweeps after some have been decided.
+	rootSweeps, againSweeps = 6, 2
+	// So many tangents are kept, those of use in front. Looking them all up costs less than improving slopes, which is done
+	// once in so many branches.
 	mostTangents, tangentEvery = 16, 32
-	// A choice is heavy that weighs so many times the middle one; so many of them are at most.
-	heavyWeight, mostHeavy = 8, 32
+	// A choice is heavy that weighs so many times the mean. The relaxation takes a fraction of it, and its slopes tell nothing of
+	// the others then: so it is decided before tables are made.
+	heavyWeight = 4
 	// A choice is compared with so many before it, and so many better and worse ones are kept: the nearest in weight tell most.
 	nearby, mostCompared = 32, 8
+	// fewOpen is up to how many open choices nothing is taken for heavy.
+	fewOpen = 16
 )
 
-// decide solves the choices at hand: it returns a lower bound and leaves the best found in best and chosen.
-func (q *nodeSolver) decide() float64 {
+// manyOpen is from how many open choices on tables are made: fewer, branching alone decides with less work. At 24 nodes they took
+// from the programs what these needed.
+var manyOpen = 128
+
+// tableCells is how fine the tables are, one after the other, each for what those before it left open.
+var tableCells = []int{64, 256, 1024}
+
+// decide solves the choices at hand: it returns a lower bound and leaves the best found in best and chosen. It begins at slopes s, and
+// tries what an earlier answer chose.
+func (q *nodeSolver) decide(s *vector, earlier *answer) float64 {
 	n := len(q.choices)
-	q.open = n
-	q.line()
 	q.chosen, q.trial = append(q.chosen[:0], make([]bool, n)...), append(q.trial[:0], make([]bool, n)...)
-	var s vector
+	open := make([]int32, n)
+	for i := range open {
+		open[i] = int32(i)
+	}
+	q.line(open)
 	for d := range q.dims {
 		s[d] = q.pieces[d].price
+		if earlier != nil && len(q.pieces[d].at) > 0 {
+			s[d] = min(max(s[d], earlier.slopes[d]), q.top[d])
+		}
 	}
-	root := q.raise(&s, &q.fixed, 0, rootSweeps)
-	q.guess(&s)
+	root := q.raise(s, &q.fixed, 0, rootSweeps)
+	q.guess(s)
+	if earlier != nil {
+		q.again(earlier)
+	}
 	if root >= q.best-q.tol {
 		return root
 	}
-	load, paid := q.settle(&s, root)
+	return min(q.explore(*s, q.fixed, 0, root), q.best)
+}
+
+// explore decides the open choices, with load there already and so much paid, when the relaxation at slopes s says least. It
+// returns a lower bound.
+func (q *nodeSolver) explore(s, load vector, paid, least float64) float64 {
+	stay, leave := q.lean(&s, least)
+	aside := q.settle(stay, leave, &load, &paid)
+	if i := q.heaviest(&s); i >= 0 {
+		return min(aside, q.part(i, s, load, paid))
+	}
+	many := len(q.open) >= manyOpen
+	for _, cells := range tableCells {
+		if !many || len(q.open) <= fewOpen || q.steps <= 0 {
+			break
+		}
+		least := paid + q.raise(&s, &load, 0, againSweeps)
+		if least >= q.best-q.tol {
+			return min(aside, least)
+		}
+		stay, leave := q.lean(&s, least)
+		aside = min(aside, q.settle(stay, leave, &load, &paid))
+		for d := range q.dims {
+			if s[d] <= q.pieces[d].price {
+				continue
+			}
+			least, ok := q.tables.solve(q, d, cells, &s, &load, paid)
+			if !ok {
+				continue
+			}
+			if least >= q.best-q.tol {
+				return min(aside, least)
+			}
+			q.tables.pick(q, cells)
+			q.improve(load, paid)
+			aside = min(aside, q.settle(q.tables.stay, q.tables.leave, &load, &paid))
+		}
+	}
+	q.arrange(&s)
 	q.tangents = q.tangents[:0]
 	q.touch(s)
 	q.compare()
-	return min(q.branch(0, load, paid), q.best)
+	return min(aside, q.branch(0, load, paid))
 }
 
-// settle decides the choices that would cost more than there is to find, were they decided otherwise than the relaxation
-// does. It puts the open ones first, the largest before the others, and returns what the decided ones bring and cost.
-func (q *nodeSolver) settle(s *vector, root float64) (load vector, paid float64) {
-	load = q.fixed
-	stays := q.price(s, 0)
-	q.turns = q.turns[:0]
-	var decided []choice
-	var chosen []bool
-	for i := range q.choices {
-		x := &q.choices[i]
-		if root+math.Abs(stays[i]-x.gone) < q.best-q.tol {
-			q.turns = append(q.turns, turn{int32(i), max(stays[i], x.gone)})
-			continue
-		}
-		if stays[i] > x.gone {
-			paid += x.gone
+// part decides the open choice i both ways.
+func (q *nodeSolver) part(i int, s, load vector, paid float64) float64 {
+	id, open := q.open[i], q.open
+	x := &q.choices[id]
+	below := math.Inf(1)
+	for _, leave := range [2]bool{!x.guest, x.guest} {
+		q.steps--
+		at, there, cost := s, load, paid
+		if leave {
+			cost += x.gone
 		} else {
 			for d := range q.dims {
-				load[d] += x.load[d]
+				there[d] += x.load[d]
 			}
 		}
-		decided = append(decided, *x)
-		chosen = append(chosen, q.chosen[i])
-		q.trial[len(q.choices)-len(decided)] = stays[i] > x.gone
+		q.line(slices.Delete(slices.Clone(open), i, i+1))
+		q.trial[id] = leave
+		v := cost + q.raise(&at, &there, 0, againSweeps)
+		if v < q.best-q.tol {
+			v = q.explore(at, there, cost, v)
+		}
+		below = min(below, v)
+	}
+	return below
+}
+
+// heaviest is the open choice that weighs most, at slopes s, if that is far more than the mean, otherwise -1.
+func (q *nodeSolver) heaviest(s *vector) int {
+	if len(q.open) <= fewOpen || q.steps <= 0 {
+		return -1
+	}
+	at, most, all := -1, 0.0, 0.0
+	for i, v := range q.price(s, 0) {
+		w := max(v, q.gone[i])
+		all += w
+		if w > most {
+			at, most = i, w
+		}
+	}
+	if most*float64(len(q.open)) <= heavyWeight*all {
+		return -1
+	}
+	return at
+}
+
+// lean is what the node costs at least if a choice stays, and if it leaves, by the relaxation at slopes s, which says least.
+func (q *nodeSolver) lean(s *vector, least float64) (stay, leave []float64) {
+	stay, leave = make([]float64, len(q.open)), make([]float64, len(q.open))
+	for i, v := range q.price(s, 0) {
+		stay[i], leave[i] = least+max(0, v-q.gone[i]), least+max(0, q.gone[i]-v)
+	}
+	return stay, leave
+}
+
+// settle decides the choices that would cost more than there is to find, were they decided the other way, and adds what they
+// bring and cost. The others stay open. It returns what the node costs at least if one of them is decided the other way.
+func (q *nodeSolver) settle(stay, leave []float64, load *vector, paid *float64) (aside float64) {
+	enough := q.best - q.tol
+	aside = math.Inf(1)
+	open := q.open[:0]
+	for i, id := range q.open {
+		if stay[i] < enough && leave[i] < enough {
+			open = append(open, id)
+			continue
+		}
+		aside = min(aside, max(stay[i], leave[i]))
+		x := &q.choices[id]
+		if q.trial[id] = stay[i] > leave[i]; q.trial[id] {
+			*paid += x.gone
+			continue
+		}
+		for d := range q.dims {
+			load[d] += x.load[d]
+		}
+	}
+	q.line(open)
+	return aside
+}
+
+// arrange sorts the open choices for branching, the largest first.
+func (q *nodeSolver) arrange(s *vector) {
+	q.turns = q.turns[:0]
+	for i, v := range q.price(s, 0) {
+		q.turns = append(q.turns, turn{q.open[i], max(v, q.gone[i])})
 	}
 	slices.SortFunc(q.turns, func(a, b turn) int { return cmp.Or(order(b.weight, a.weight), int(a.at-b.at)) })
-	q.open, q.heavy = len(q.turns), 0
-	for q.heavy < min(q.open, mostHeavy) && (q.heavy < 2 || q.turns[q.heavy].weight > heavyWeight*q.turns[q.open/2].weight) {
-		q.heavy++
+	for i, t := range q.turns {
+		q.open[i] = t.at
 	}
-	open, was := make([]choice, 0, len(q.turns)), make([]bool, 0, len(q.turns))
-	for _, t := range q.turns {
-		open, was = append(open, q.choices[t.at]), append(was, q.chosen[t.at])
-	}
-	slices.Reverse(decided)
-	slices.Reverse(chosen)
-	q.choices, q.chosen = slices.Concat(open, decided), slices.Concat(was, chosen)
-	q.line()
-	return load, paid
+	q.line(q.open)
 }
 
 // turn is a choice's place in the order of decisions.
@@ -460,47 +572,70 @@ type turn struct {
 	weight float64
 }
 
-// guess rounds the relaxation, without guests, and changes single choices while that helps.
+// guess rounds the relaxation, without guests, and improves that.
 func (q *nodeSolver) guess(s *vector) {
-	load, paid := q.fixed, 0.0
-	flip := func(i int, load vector, paid float64) (vector, float64) {
-		x, sign := &q.choices[i], 1.0
-		if q.chosen[i] {
-			paid -= x.gone
+	q.best = math.Inf(1)
+	for i := range q.choices {
+		x := &q.choices[i]
+		q.trial[i] = x.guest || q.staying(s, x) > x.gone
+	}
+	q.improve(q.fixed, 0)
+}
+
+// again tries what an earlier answer chose, at other prices.
+func (q *nodeSolver) again(earlier *answer) {
+	for i := range q.choices {
+		x := &q.choices[i]
+		if x.guest {
+			q.trial[i] = !slices.Contains(earlier.come, x.copy)
 		} else {
-			paid, sign = paid+x.gone, -1
+			q.trial[i] = slices.ContainsFunc(earlier.leave, func(y choice) bool { return y.copy == x.copy })
+		}
+	}
+	q.improve(q.fixed, 0)
+}
+
+// improve changes single open choices of the trial while that helps, with load of the decided ones there and so much paid, and
+// keeps it if it is the best.
+func (q *nodeSolver) improve(load vector, paid float64) {
+	flip := func(i int, load vector, paid float64) (vector, float64) {
+		sign := 1.0
+		if q.trial[q.open[i]] {
+			paid -= q.gone[i]
+		} else {
+			paid, sign = paid+q.gone[i], -1
 		}
 		for d := range q.dims {
-			load[d] += sign * x.load[d]
+			load[d] += sign * q.loads[d][i]
 		}
 		return load, paid
 	}
-	for i := range q.choices {
-		x := &q.choices[i]
-		if q.chosen[i] = x.guest || q.staying(s, x) > x.gone; q.chosen[i] {
-			paid += x.gone
-		} else {
-			for d := range q.dims {
-				load[d] += x.load[d]
-			}
+	for i, id := range q.open {
+		if q.trial[id] {
+			paid += q.gone[i]
+			continue
+		}
+		for d := range q.dims {
+			load[d] += q.loads[d][i]
 		}
 	}
-	q.best = paid + q.total(&load)
-	for range q.choices {
-		at, least := -1, q.best
-		for i := range q.choices {
+	best := paid + q.total(&load)
+	for range q.open {
+		at, least := -1, best
+		for i := range q.open {
 			l, p := flip(i, load, paid)
 			if v := p + q.total(&l); v < least {
 				at, least = i, v
 			}
 		}
-		q.work += int64(len(q.choices))
+		q.work += int64(len(q.open))
 		if at < 0 {
 			break
 		}
 		load, paid = flip(at, load, paid)
-		q.chosen[at], q.best = !q.chosen[at], least
+		q.trial[q.open[at]], best = !q.trial[q.open[at]], least
 	}
+	q.found(best)
 }
 
 // answer is what is best for one node at the prices.
@@ -511,6 +646,8 @@ type answer struct {
 	come  []int32    // the lumps that come
 	load  vector     // then
 	bytes [2]float64 // bytes and copies of the home copies that stay
+
+	slopes vector // at which the relaxation of all choices is best
 }
 
 // prepare sets up node n. It returns what the choices do not include, and what lumps pay that come for nothing.
@@ -538,8 +675,6 @@ func (q *nodeSolver) prepare(n int32) (constant, free float64) {
 		f.piece(i, q.q.p.slot[i], &q.pieces[d])
 		steepest[d] = q.pieces[d].slopeAt(full[d])
 	}
-	var smallest, reach vector // of the guests that are largest in a dimension: the least load, and what load is left without them
-	weightless := 0
 	for i := range q.guests {
 		x, main, size := &q.guests[i], 0, 0.0
 		for d := range q.dims {
@@ -548,67 +683,24 @@ func (q *nodeSolver) prepare(n int32) (constant, free float64) {
 			}
 		}
 		if size == 0 {
-			weightless++
 			continue
 		}
 		b := &q.pieces[main]
 		for k := steepest[main] + 1; k < len(b.at) && b.cost(b.at[k])-b.cost(b.at[k]-x.load[main]) < x.gone; k++ {
 			steepest[main] = k
 		}
-		if smallest[main] == 0 || x.load[main] < smallest[main] {
-			smallest[main] = x.load[main]
-		}
-		if last := len(b.at) - 1; last < 0 || b.slope[last]*x.load[main] < x.gone {
-			reach[main] = math.Inf(1) // it comes whatever is there
-		} else {
-			reach[main] = max(reach[main], b.at[last]+x.load[main])
-		}
 	}
-	most := float64(weightless) // guests that come at most
 	for d := range q.dims {
-		if b, next := &q.pieces[d], steepest[d]+1; next < len(b.at) {
-			reach[d] = min(reach[d], b.at[next])
-		}
-		if smallest[d] > 0 {
-			most += math.Floor((1 + 1e-9) * max(0, reach[d]-slots[d].fixed) / smallest[d])
-		}
 		q.top[d] = q.pieces[d].flatten(steepest[d])
 	}
 	constant = q.stayers(n)
-	q.invite(int(min(most, float64(len(q.guests)))))
-	for i := range q.choices {
-		if q.choices[i].guest {
-			constant -= q.choices[i].gone
+	for i := range q.guests {
+		if x := &q.guests[i]; q.welcome(x) {
+			q.choices = append(q.choices, *x)
+			constant -= x.gone
 		}
 	}
 	return constant, free
-}
-
-// invite makes choices of the guests, but for those to whom so many others would be preferred as come at most: who brings
-// more load and costs less to be without can always give way to one of them.
-func (q *nodeSolver) invite(most int) {
-	slices.SortStableFunc(q.guests, func(a, b choice) int { return order(b.gone, a.gone) })
-	home := len(q.choices)
-	for i := range q.guests {
-		x := &q.guests[i]
-		if !q.welcome(x) {
-			continue
-		}
-		preferred := 0
-		for j := home; j < len(q.choices) && preferred < most; j++ {
-			y, less := &q.choices[j], true
-			for d := range q.dims {
-				less = less && (y.load[d] <= x.load[d] || q.top[d] == 0)
-			}
-			if less {
-				preferred++
-			}
-		}
-		q.work += int64(len(q.choices)-home)/8 + 1
-		if preferred < most {
-			q.choices = append(q.choices, *x)
-		}
-	}
 }
 
 // stayers sorts the copies at home into those that stay for sure and those that have a choice. It returns what they cost
@@ -720,8 +812,8 @@ func (q *nodeSolver) welcome(x *choice) bool {
 	return more < x.gone
 }
 
-// solve finds the best for node n.
-func (q *nodeSolver) solve(n int32, tol float64, steps int) answer {
+// solve finds the best for node n. An answer at other prices, if there is one, is where it begins.
+func (q *nodeSolver) solve(n int32, tol float64, steps int, earlier *answer) answer {
 	q.tol, q.steps = tol, steps
 	constant, free := q.prepare(n)
 	alone := !q.f.crowded[n] && !slices.ContainsFunc(q.choices, func(x choice) bool { return x.guest })
@@ -730,8 +822,9 @@ func (q *nodeSolver) solve(n int32, tol float64, steps int) answer {
 		a.least += free
 		return a
 	}
-	least := q.decide() + constant
-	a := answer{least: least, best: q.best + constant, load: q.fixed}
+	a := answer{load: q.fixed}
+	a.least = q.decide(&a.slopes, earlier) + constant
+	a.best = q.best + constant
 	left := make(map[int32]bool, 4)
 	for i := range q.choices {
 		x := &q.choices[i]
@@ -765,7 +858,8 @@ func (q *nodeSolver) solve(n int32, tol float64, steps int) answer {
 
 // nodeBound solves every node of the frame at the pricer's prices: the lower bound that they prove node by node, and the
 // answers by node. When the allowance's time is over the rest is done without branching: that proves less.
-func (q *pricer) nodeBound(nodes []int32, tol float64, steps, workers int, allow *allowance) (bound float64, answers []answer, work int64) {
+// Answers at other prices, nil if there are none, are where it begins.
+func (q *pricer) nodeBound(nodes []int32, tol float64, steps, workers int, allow *allowance, earlier []answer) (bound float64, answers []answer, work int64) {
 	answers = make([]answer, len(nodes))
 	work = parallel(workers, len(nodes), 4, func(from, to int) int64 {
 		s := nodeSolver{f: q.f, q: q}
@@ -774,7 +868,11 @@ func (q *pricer) nodeBound(nodes []int32, tol float64, steps, workers int, allow
 			branches = 0
 		}
 		for i := from; i < to; i++ {
-			answers[i] = s.solve(nodes[i], tol, branches)
+			var before *answer
+			if earlier != nil {
+				before = &earlier[i]
+			}
+			answers[i] = s.solve(nodes[i], tol, branches, before)
 		}
 		return s.work
 	})

@@ -88,12 +88,50 @@ func (r *run) search(starts []start) error {
 	return r.settle(seeds[2])
 }
 
-// apart is the long part of large problems where room is plenty.
-func (r *run) apart(free start) error {
+// large is the long part of large problems where room is plenty: seats for all lumps first, which tells who should leave, and then
+// annealing. Where that would be too many for every node to look at again and again, parts of the nodes take their place.
+func (r *run) large(free start) error {
+	settle := func() error { return r.settle(rand.New(rand.NewPCG(r.rng.Uint64(), 2))) }
+	pairs := len(r.p.Nodes) * len(r.f.lumpy(seatLevels[len(seatLevels)-1]))
+	if pairs > mostPairs {
+		return r.apart(free, settle)
+	}
+	allow := r.allow(seatsShare, 0.5)
+	if end := r.start.Add(time.Duration(seatsUntil * float64(r.o.TimeLimit))); !allow.until.IsZero() && allow.until.After(end) {
+		allow.until = end
+	}
+	if !allow.until.IsZero() && allow.seconds()*float64(r.o.Workers) < leastPerPair*float64(pairs) {
+		return settle()
+	}
+	leave, err := r.proof(r.rng, &allow).seats(&free, seatLevels, 1, r.o.Workers)
+	r.spent(&allow)
+	if err != nil || r.enough() {
+		return err
+	}
+	if leave != nil {
+		if err := r.propose(leave, "seats"); err != nil || r.enough() {
+			return err
+		}
+	}
+	return settle()
+}
+
+const (
+	// mostPairs is for how many pairs of node and lump a round of prices takes a second or two, leastPerPair how many seconds a
+	// pair it takes until the bound rises, after some ten rounds.
+	mostPairs    = 2_500_000
+	leastPerPair = 15e-6
+	// seatsShare is the part of the time that prices of seats may take, seatsUntil when they have to end: there is an answer to
+	// look for.
+	seatsShare, seatsUntil = 0.65, 0.75
+)
+
+// apart is the same with parts.
+func (r *run) apart(free start, settle func() error) error {
 	allow := r.allow(apartShare, 0.25)
 	parts := r.f.parts()
 	if !allow.until.IsZero() && allow.seconds()*float64(r.o.Workers) < leastApart*float64(parts) {
-		return r.settle(rand.New(rand.NewPCG(r.rng.Uint64(), 2)))
+		return settle()
 	}
 	rng := rand.New(rand.NewPCG(r.rng.Uint64(), 3))
 	p := r.proof(rng, &allow)

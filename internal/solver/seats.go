@@ -177,7 +177,7 @@ func (s *seating) units() []float64 {
 // assignment's choices. goal is a bound that is enough.
 func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, workers int, allow *allowance, prove func(bound float64)) (*pricer, error) {
 	f := s.q.f
-	lumps, boxes, each := len(f.lumps), len(f.lumps)+len(f.crowdRoom), tol/float64(len(s.nodes))
+	lumps, boxes, each := len(f.lumps), len(f.lumps)+len(f.crowdRoom), tol/float64(len(s.nodes))/4
 	constant := f.constant + sumOf(f.tierNow) + f.budgetTerm(s.q.p)
 	width, unit, bad := firstWidth, s.units(), 0
 	node := make([]float64, len(s.nodes)) // what the program thinks a node costs
@@ -186,8 +186,10 @@ func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, wo
 	}
 	s.stand(f.p.Current())
 	s.stand(assignment)
+	var earlier []answer
 	look := func(q *pricer) (float64, []answer) {
-		bound, answers, work := q.nodeBound(s.nodes, each, nodeSteps, workers, allow)
+		bound, answers, work := q.nodeBound(s.nodes, each, nodeSteps, workers, allow, earlier)
+		earlier = answers
 		allow.used += work
 		s.work += work
 		s.rounds++

@@ -23,7 +23,7 @@ func TestSeatsAreForWholeCopies(t *testing.T) {
 			g := *f
 			g.setLumps(f.lumpy(most))
 			q := g.newPricer(g.noPrices(), rand.New(rand.NewPCG(1, 1)))
-			naive, _, _ = q.nodeBound(g.nodes(), 1e-9, nodeSteps, workers, &allowance{ctx: context.Background()})
+			naive, _, _ = q.nodeBound(g.nodes(), 1e-9, nodeSteps, workers, &allowance{ctx: context.Background()}, nil)
 			s, err := newSeating(q, g.nodes())
 			if err != nil {
 				t.Fatal(err)

@@ -280,7 +280,7 @@ func (r *run) solve() error {
 		return err
 	}
 	if f.parts() > 1 && !r.short() {
-		return r.apart(free)
+		return r.large(free)
 	}
 	r.makeRoom()
 	flow := r.flow()
@@ -308,7 +308,7 @@ func (r *run) open() (start, error) {
 	tol := boundTolerance * r.result.Objective / float64(len(nodes)) / 4
 	opening := r.allow(0.3, 1)
 	look := func(at *prices) (float64, []answer) {
-		bound, answers, work := f.newPricer(at, r.rng).nodeBound(nodes, tol, nodeSteps, r.o.Workers, &opening)
+		bound, answers, work := f.newPricer(at, r.rng).nodeBound(nodes, tol, nodeSteps, r.o.Workers, &opening, nil)
 		r.result.Counters.PairsPriced += work
 		r.result.Counters.Rounds++
 		r.used += work

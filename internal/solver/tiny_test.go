@@ -69,7 +69,7 @@ func TestBoundsHoldAtAnyPrices(t *testing.T) {
 		always := allowance{ctx: context.Background()}
 		for _, seats := range [][]float64{nil, seat} {
 			q := q.reseated(seats, crowd)
-			bound, answers, _ := q.nodeBound(nodes, 0, 1000, 1, &always)
+			bound, answers, _ := q.nodeBound(nodes, 0, 1000, 1, &always, nil)
 			if bound > want+1e-9 {
 				t.Fatalf("by nodes %v (seats %v), the optimum is %v", bound, seats, want)
 			}
@@ -78,7 +78,7 @@ func TestBoundsHoldAtAnyPrices(t *testing.T) {
 					t.Fatalf("node %d: at least %v, but %v is possible", n, answers[n].least, answers[n].best)
 				}
 			}
-			cut, _, _ := q.nodeBound(nodes, 0, 1, 1, &always)
+			cut, _, _ := q.nodeBound(nodes, 0, 1, 1, &always, nil)
 			if cut > bound+1e-9 {
 				t.Fatalf("cut short the node bound is %v, to the end %v", cut, bound)
 			}
