@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -71,7 +72,7 @@ func whoRuns(s *zones.Status, orders zones.Orders) string {
 		}
 		return text
 	}
-	line := fmt.Sprintf("run by %s, mode %s, phase %s", o.Holder, o.Mode, o.Phase)
+	line := fmt.Sprintf("run by %s, mode %s, phase %s", o.Holder, o.Mode, cmp.Or(o.Phase, zones.Starting))
 	if o.Write != zones.Idle && o.Write != "" {
 		line += ", a zone is " + string(o.Write)
 	}

@@ -346,7 +346,10 @@ func reachable(published string) string {
 
 // ZoneCopies counts the copies in one zone by what they are at.
 type ZoneCopies struct {
-	Active, Initializing, Relocating, DataNodes int
+	Active       int `json:"active"`
+	Initializing int `json:"initializing"`
+	Relocating   int `json:"relocating"`
+	DataNodes    int `json:"data_nodes"`
 }
 
 // ZoneHealth counts the copies of each zone (OpenSearch). A zone without data nodes is not among them.

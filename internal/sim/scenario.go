@@ -152,7 +152,7 @@ func (r *run) serve(addr string) error {
 			return err
 		}
 	}
-	if err := r.answer(Options{Addr: addr, Speed: 1}); err != nil {
+	if err := r.answer(Options{Addr: addr, Speed: 1, PerNode: true}); err != nil {
 		return err
 	}
 	r.printf("the cluster answers at http://%s until this is interrupted", r.server.Addr())
