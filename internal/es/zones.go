@@ -258,6 +258,50 @@ func (c *Client) ClearVotingExclusions(ctx context.Context) error {
 	return c.send(ctx, http.MethodDelete, "/_cluster/voting_config_exclusions", url.Values{"wait_for_removal": {"false"}}, nil, discard)
 }
 
+// Holders are the nodes with a started copy of the index, as the node that is asked has applied it.
+func (c *Client) Holders(ctx context.Context, index string) (map[cluster.NodeID]bool, error) {
+	query := url.Values{"local": {"true"}, "filter_path": {"version,routing_table.indices.*.shards"}}
+	holders := map[cluster.NodeID]bool{}
+	err := c.Read(ctx, "/_cluster/state/version,routing_table/"+url.PathEscape(index), query, func(body io.Reader) error {
+		routing, err := DecodeRouting(body)
+		if err == nil {
+			for _, at := range routing.Copies {
+				if at.State == cluster.Started || at.State == cluster.Relocating {
+					holders[at.Node] = true
+				}
+			}
+		}
+		return err
+	})
+	return holders, err
+}
+
+// SearchLocally counts the documents in the copies on the node that is asked, and in no others. That it has none of some
+// shard is no error.
+func (c *Client) SearchLocally(ctx context.Context, index string) error {
+	var answer struct {
+		Shards struct{ Successful, Failed int } `json:"_shards"`
+	}
+	path := "/" + url.PathEscape(index) + "/_search"
+	query := url.Values{"size": {"0"}, "preference": {"_only_local"}, "filter_path": {"_shards"}}
+	if err := c.ReadJSON(ctx, path, query, &answer); err != nil {
+		return err
+	}
+	if answer.Shards.Failed > 0 || answer.Shards.Successful == 0 {
+		return &cluster.Error{
+			Class: cluster.Unavailable, Op: "search", What: index,
+			Err: errors.New("its copy on this node does not answer"),
+		}
+	}
+	return nil
+}
+
+// WriteEverywhere writes one small document, always the same, and waits for every copy of its shard.
+func (c *Client) WriteEverywhere(ctx context.Context, index, id string, content any) error {
+	query := url.Values{"wait_for_active_shards": {"all"}, "timeout": {"1s"}}
+	return c.Send(ctx, http.MethodPut, "/"+url.PathEscape(index)+"/_doc/"+url.PathEscape(id), query, content, nil)
+}
+
 // CopyAt is one copy where it stands.
 type CopyAt struct {
 	Index   string

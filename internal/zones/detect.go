@@ -61,7 +61,7 @@ type Detector struct {
 	full    map[string]int            // copies a zone has when it is well
 	since   map[string]time.Time
 	well    map[string]time.Time
-	slow    time.Time // since when writes have been impaired
+	slow    map[string]time.Time // since when a zone has held up writes
 	loads   map[cluster.NodeID]es.ZoneLoad
 	frozen  time.Time // until then what is usual is not learned
 }
@@ -70,7 +70,7 @@ type Detector struct {
 func NewDetector() *Detector {
 	return &Detector{
 		running: map[string]map[Signal]int{}, canary: map[string][]bool{}, usual: map[string]*median{}, writes: &median{},
-		full: map[string]int{}, since: map[string]time.Time{}, well: map[string]time.Time{},
+		full: map[string]int{}, since: map[string]time.Time{}, well: map[string]time.Time{}, slow: map[string]time.Time{},
 	}
 }
 
@@ -196,12 +196,12 @@ func (d *Detector) judge(now time.Time, zone string, h Health, seen map[Signal]b
 	h.Since, h.Well = d.since[zone], d.well[zone]
 	h.ReadImpaired = readImpaired(counts)
 	if counts[WriteTest] && (counts[Probe] || counts[Manager] || counts[Mark]) {
-		if d.slow.IsZero() {
-			d.slow = now
+		if d.slow[zone].IsZero() {
+			d.slow[zone] = now
 		}
-		h.WriteImpaired = now.Sub(d.slow) >= writeHeld
+		h.WriteImpaired = now.Sub(d.slow[zone]) >= writeHeld
 	} else {
-		d.slow = time.Time{}
+		delete(d.slow, zone)
 	}
 	return h
 }

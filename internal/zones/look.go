@@ -296,11 +296,50 @@ func (c *Controller) aside(ctx context.Context, config Config, v *View) {
 			}
 		})
 	}
+	if config.Canary != "" {
+		wait.Go(func() { v.Canary = c.canary(limited, client, config, v) })
+	}
 	wait.Wait()
 	if c.settings == nil && v.Settings != nil {
 		c.missOrder(v.Settings.Orders.Order)
 	}
 	c.settings = v.Settings
+}
+
+// canary sends a search to one copy of the canary index in each zone, and a write that waits for all of them. A zone
+// without a copy is not judged by it; the write stands under "".
+func (c *Controller) canary(ctx context.Context, client *es.Client, config Config, v *View) map[string]Canary {
+	holders, err := client.Holders(ctx, config.Canary)
+	if err != nil {
+		return nil // whoever was asked is judged by other signals
+	}
+	found := map[string]Canary{}
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	try := func(zone string, do func() error) {
+		wait.Go(func() {
+			began := time.Now()
+			err := do()
+			mu.Lock()
+			defer mu.Unlock()
+			found[zone] = Canary{Took: time.Since(began), Failed: err != nil}
+		})
+	}
+	for _, zone := range c.state.Roster.zones() {
+		for _, m := range c.state.Roster.data(zone) {
+			if at := c.clients[m.Name]; at != nil && holders[m.ID] && m.Reached {
+				try(zone, func() error { return at.SearchLocally(ctx, config.Canary) })
+				break
+			}
+		}
+	}
+	if config.Mode == Act { // it is a change, if only of a document of ours
+		try("", func() error {
+			return client.WriteEverywhere(ctx, config.Canary, "shardonnay", map[string]any{"at": v.At.UTC().Format(time.RFC3339)})
+		})
+	}
+	wait.Wait()
+	return found
 }
 
 // readLoads gives what each node does by its id, and who did not say; nil where nobody did.

@@ -38,6 +38,7 @@ func TestScenarios(t *testing.T) {
 		}{
 			{"A1_first_weights", firstWeights},
 			{"A18_a_dry_run_sends_nothing", dryRun},
+			{"canaries_prove_every_zone", canaries},
 			{"A2_every_zone_stands_by_in_turn", rotations},
 			{"A3_searches_fail_open", failOpen},
 			{"A4_a_killed_zone_fails_over", killedZone},
@@ -145,6 +146,31 @@ func firstWeights(t *testing.T, b *bed) {
 	if c != 0 || s.failed.Load() > 0 || a < bb*9/10 || bb < a*9/10 {
 		t.Errorf("queries of a, b, c: %d, %d, %d; failed %d %s", a, bb, c, s.failed.Load(), s.first)
 	}
+}
+
+func canaries(t *testing.T, b *bed) {
+	b.must(b.CreateIndex(t.Context(), realcluster.Index{Name: "canary", Replicas: 2}))
+	b.must(b.WaitGreen(t.Context()))
+	config := quickly(zones.Act)
+	config.Canary = "canary"
+	r := b.run(fixed(config), "")
+	r.healthy()
+	looks := r.looked()
+	s := r.until("some looks more", goal, func(*zones.Status) bool { return r.looked() > looks+6 })
+	for _, z := range s.Zones {
+		if !z.Health.Healthy() {
+			t.Errorf("zone %s: %v", z.Zone, z.Health.Seen)
+		}
+	}
+	r.stop()
+	var found struct {
+		Version int `json:"_version"`
+	}
+	b.must(b.Get(t.Context(), "/canary/_doc/shardonnay", &found))
+	if found.Version < 5 {
+		t.Errorf("the canary was written %d times", found.Version)
+	}
+	b.must(b.Delete(t.Context(), "/canary", nil))
 }
 
 func rotations(t *testing.T, b *bed) {
