@@ -78,8 +78,16 @@ func Check(p *Problem, node []int32) []Violation {
 			broken("disk_threshold", "%s would hold %.0f bytes of at most %.0f", p.Nodes[n].ID, usedAfter[n], limit)
 		}
 	}
+	for d, dimension := range p.Dimensions {
+		loadBefore, loadAfter := p.loadOf(before, d), p.loadOf(node, d)
+		for n := range p.Nodes {
+			if limit := p.Nodes[n].maxLoad(d); limit > 0 && loadAfter[n] > max(limit, loadBefore[n])*(1+diskSlack) {
+				broken("overload", "%s would carry %g of at most %g in %s", p.Nodes[n].ID, loadAfter[n], limit, dimension.Name)
+			}
+		}
+	}
 	excessBefore := make(map[tierKey]int)
-	for excess := range p.tierExcess(before) {
+	for excess := range p.tierExcess(before) { // of the rules; the wishes of tables forbid nothing
 		excessBefore[excess.tierKey] = max(excess.copies, excessBefore[excess.tierKey]) // two limits at one depth: the tighter
 	}
 	for excess := range p.tierExcess(node) {
@@ -122,6 +130,28 @@ func (p *Problem) diskUsed(node []int32) []float64 {
 		used[node[c]] += p.Copies[c].Bytes
 	}
 	return used
+}
+
+// loadOf is what every node carries in dimension d, base included.
+func (p *Problem) loadOf(node []int32, d int) []float64 {
+	load := make([]float64, len(p.Nodes))
+	for n := range load {
+		if p.Nodes[n].Base != nil {
+			load[n] = p.Nodes[n].Base[d]
+		}
+	}
+	for c := range p.Copies {
+		load[node[c]] += p.Copies[c].Load[d]
+	}
+	return load
+}
+
+// maxLoad is the node's limit of load in dimension d, 0 where it has none.
+func (n *Node) maxLoad(d int) float64 {
+	if d < len(n.MaxLoad) {
+		return n.MaxLoad[d]
+	}
+	return 0
 }
 
 type tierKey struct {
@@ -175,6 +205,41 @@ func (p *Problem) tierExcess(node []int32) iter.Seq[tierDeviation] {
 				for _, value := range sortedKeys(count) {
 					if missing := limit.Count() - count[value]; missing > 0 &&
 						!yield(tierDeviation{tierKey{int32(g), limit.Depth(), true, value}, missing}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// tableExcess yields, group by group, where an assignment is above a cap or below a floor of the group's tables.
+func (p *Problem) tableExcess(node []int32) iter.Seq[tierDeviation] {
+	return func(yield func(tierDeviation) bool) {
+		copies := make([][]int32, len(p.Groups))
+		for c := range p.Copies {
+			if g := p.Copies[c].Group; len(p.Groups[g].TierTables) > 0 {
+				copies[g] = append(copies[g], node[c])
+			}
+		}
+		for g := range p.Groups {
+			for _, at := range p.Groups[g].TierTables {
+				table := &p.TierTables[at]
+				on := func(value string) (count int) {
+					for _, n := range copies[g] {
+						if p.Nodes[n].tier(table.Depth) == value {
+							count++
+						}
+					}
+					return count
+				}
+				for _, value := range sortedKeys(table.Caps) {
+					if above := on(value) - table.Caps[value]; above > 0 && !yield(tierDeviation{tierKey{int32(g), table.Depth, false, value}, above}) {
+						return
+					}
+				}
+				for _, value := range sortedKeys(table.Floors) {
+					if missing := table.Floors[value] - on(value); missing > 0 && !yield(tierDeviation{tierKey{int32(g), table.Depth, true, value}, missing}) {
 						return
 					}
 				}

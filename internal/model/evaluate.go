@@ -33,7 +33,7 @@ func Evaluate(p *Problem, node []int32) []Term {
 		k := &p.Copies[c]
 		perNode[[2]int32{p.Groups[k.Group].Index, node[c]}]++
 		if node[c] != k.Node {
-			move += p.MoveCost(c)
+			move += p.MoveCost(c) + p.Toll(c, node[c])
 		} else if k.MustLeave {
 			leave += p.Objective.MustLeave
 		}
@@ -52,6 +52,9 @@ func Evaluate(p *Problem, node []int32) []Term {
 	for excess := range p.tierExcess(node) {
 		tier += p.tierPrice(excess.depth) * float64(excess.copies)
 	}
+	for excess := range p.tableExcess(node) {
+		tier += p.tierPrice(excess.depth) * float64(excess.copies)
+	}
 	return append(terms, Term{"spread", 1, spread}, Term{"must_leave", 1, leave}, Term{"tier", 1, tier}, Term{MoveTerm, 1, move})
 }
 
@@ -67,15 +70,7 @@ func Total(terms []Term) float64 {
 // Utilization is, for every node, its load in dimension d over its capacity, relative to its domain's mean: 1 is
 // exactly fair. It is -1 for a node outside every domain, without capacity, or in a domain that carries nothing in d.
 func Utilization(p *Problem, domains []Domain, node []int32, d int) []float64 {
-	load := make([]float64, len(p.Nodes))
-	for n := range p.Nodes {
-		if p.Nodes[n].Base != nil {
-			load[n] = p.Nodes[n].Base[d]
-		}
-	}
-	for c := range p.Copies {
-		load[node[c]] += p.Copies[c].Load[d]
-	}
+	load := p.loadOf(node, d)
 	r := make([]float64, len(p.Nodes))
 	for n := range r {
 		r[n] = -1

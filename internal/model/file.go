@@ -63,6 +63,7 @@ func (p *Problem) Validate() error {
 		v.expect(len(node.Capacity) == D && finite(node.Capacity...), "nodes[%d].capacity: %d numbers from 0, one a dimension", n, D)
 		v.expect(len(node.Base) == 0 || len(node.Base) == D && finite(node.Base...), "nodes[%d].base: %d numbers from 0, one a dimension", n, D)
 		v.expect(finite(node.Disk.Limit, node.Disk.UsedOther) && node.MaxCopies >= 0, "nodes[%d]: disk and max_copies are numbers from 0", n)
+		v.expect(len(node.MaxLoad) == 0 || len(node.MaxLoad) == D && finite(node.MaxLoad...), "nodes[%d].max_load: %d numbers from 0, one a dimension", n, D)
 		if len(node.Base) == 0 {
 			node.Base = nil
 		}
@@ -86,9 +87,31 @@ func (p *Problem) Validate() error {
 		for _, limit := range slices.Concat(group.TierCaps, group.TierFloors) {
 			v.expect(limit.Depth() >= 0 && limit.Count() >= 0, "groups[%d]: a tier limit is [depth, count], both from 0", g)
 		}
+		for _, t := range group.TierTables {
+			v.expect(t >= 0 && int(t) < len(p.TierTables), "groups[%d]: tier table position %d of %d", g, t, len(p.TierTables))
+		}
+	}
+	for t := range p.TierTables {
+		table := &p.TierTables[t]
+		v.expect(table.Depth >= 0, "tier_tables[%d]: depth is a number from 0", t)
+		for _, counts := range []map[string]int{table.Caps, table.Floors} {
+			for value, count := range counts {
+				v.expect(count >= 0, "tier_tables[%d]: the count of %q is a number from 0", t, value)
+			}
+		}
+	}
+	for t := range p.TollTables {
+		v.expect(p.TollTables[t].Depth >= 0, "toll_tables[%d]: depth is a number from 0", t)
+		for value, price := range p.TollTables[t].Price {
+			v.expect(finite(price), "toll_tables[%d]: the price of %q is a number from 0", t, value)
+		}
 	}
 	for c := range p.Copies {
 		k := &p.Copies[c]
+		for _, toll := range k.Tolls {
+			v.expect(toll.Table >= 0 && int(toll.Table) < len(p.TollTables) && finite(toll.Factor),
+				"copies[%d]: a toll is a position in toll_tables (%d) and a number from 0", c, len(p.TollTables))
+		}
 		v.expect(k.Group >= 0 && int(k.Group) < len(p.Groups), "copies[%d]: group position %d of %d", c, k.Group, len(p.Groups))
 		v.expect(k.Node >= 0 && int(k.Node) < N, "copies[%d]: node position %d of %d", c, k.Node, N)
 		v.expect(len(k.Load) == D && finite(k.Load...), "copies[%d].load: %d numbers from 0, one a dimension", c, D)

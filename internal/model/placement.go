@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Placement is an assignment with its sums kept, so that one move is priced and made in O(dimensions + copies of the
 // group), without allocation. It prices by the same definition as Evaluate and judges by the same rules as Check, but
@@ -35,6 +38,10 @@ type Placement struct {
 	depths   int        // rows of tier; the last row is "no value" for every depth deeper than any node's
 	floorHas [][][]bool // class, depth, value: some node of the class has it (nil where no group of the class has floors)
 
+	tables []tierTable // as Problem.TierTables
+	tolls  [][]toll    // per copy; nil where no copy has any
+	limit  []float64   // node-major: most load; 0 is no bound; nil where no node has any
+
 	steady []bool // per group: nothing above caps or below floors in the present state; legal moves keep it so
 
 	perIndex pairCounts // copies of an index on a node, for indices with a limit or a spread price
@@ -43,6 +50,40 @@ type Placement struct {
 	balance, spreadCost, moveTotal, bytesMoved float64
 	moves, stayed                              int   // copies away from home; copies that must leave and are at home
 	excess                                     []int // per priced depth: copies above caps and below floors
+}
+
+// tierTable is a table of wishes, by the row of tier that it is about.
+type tierTable struct {
+	depth, row int
+	floors     bool       // some wish has a floor
+	wishes     []tierWish // those for values that no node has are at the end
+	at         []int32    // per value: its position in wishes, -1 where there is none
+}
+
+// tierWish is one value of a tier table: from floor to most copies of a group are on the nodes with the value.
+type tierWish struct {
+	value       int32 // -1 where no node has it
+	most, floor int
+}
+
+// noCap is the cap of a value that has a floor alone.
+const noCap = math.MaxInt32
+
+// wish is what the table says of a value, nil where it says nothing.
+func (t *tierTable) wish(value int32) *tierWish {
+	if at := t.at[value]; at >= 0 {
+		return &t.wishes[at]
+	}
+	return nil
+}
+
+// excess is what count copies are above the cap or below the floor.
+func (w *tierWish) excess(count int) int { return max(0, count-w.most) + max(0, w.floor-count) }
+
+// toll is a toll of a copy: what each node costs as its target.
+type toll struct {
+	factor float64
+	price  []float64 // per node
 }
 
 // knot is where phi changes its slope: from at on it is value + slope x (r - at).
@@ -69,13 +110,16 @@ func NewPlacement(p *Problem, node []int32) *Placement {
 	s.prepareGroups()
 	s.prepareNodes()
 	s.prepareTiers()
+	s.prepareTables()
+	s.prepareTolls()
 	s.prepareIndices()
 	s.sumUp()
+	s.prepareLimits()
 	s.steady = make([]bool, len(p.Groups))
 	for g := range p.Groups {
 		before := slices.Clone(s.excess)
 		s.countExcess(int32(g))
-		s.steady[g] = slices.Equal(before, s.excess)
+		s.steady[g] = len(p.Groups[g].TierTables) == 0 && slices.Equal(before, s.excess)
 		copy(s.excess, before)
 	}
 	for n := range N { // the present state is what "not worse" means
@@ -170,6 +214,107 @@ func (s *Placement) prepareTiers() {
 	}
 }
 
+// prepareTables compiles the tables. Values that no node has are nowhere: what they lack or have too much of is a constant
+// that countExcess counts too.
+func (s *Placement) prepareTables() {
+	for t := range s.p.TierTables {
+		table := &s.p.TierTables[t]
+		compiled := tierTable{depth: table.Depth, row: min(table.Depth, s.depths-1), floors: len(table.Floors) > 0}
+		named := make(map[string]bool)
+		for value := range table.Caps {
+			named[value] = true
+		}
+		for value := range table.Floors {
+			named[value] = true
+		}
+		add := func(name string, value int32) {
+			w := tierWish{value: value, most: noCap, floor: table.Floors[name]}
+			if most, capped := table.Caps[name]; capped {
+				w.most = most
+			}
+			compiled.wishes = append(compiled.wishes, w)
+			delete(named, name)
+		}
+		for n := range s.p.Nodes {
+			name, value := s.p.Nodes[n].tier(compiled.row), s.tier[compiled.row*len(s.p.Nodes)+n]
+			for int(value) >= len(compiled.at) {
+				compiled.at = append(compiled.at, -1)
+			}
+			if named[name] {
+				compiled.at[value] = int32(len(compiled.wishes))
+				add(name, value)
+			}
+		}
+		for _, name := range sortedKeys(named) {
+			add(name, -1)
+		}
+		s.tables = append(s.tables, compiled)
+	}
+}
+
+// prepareTolls compiles the tolls. Copies share the prices of a table.
+func (s *Placement) prepareTolls() {
+	prices := make([][]float64, len(s.p.TollTables))
+	for t := range s.p.TollTables {
+		table := &s.p.TollTables[t]
+		prices[t] = make([]float64, len(s.p.Nodes))
+		for n := range s.p.Nodes {
+			prices[t][n] = table.Price[s.p.Nodes[n].tier(table.Depth)]
+		}
+	}
+	for c := range s.p.Copies {
+		for _, of := range s.p.Copies[c].Tolls {
+			if s.tolls == nil {
+				s.tolls = make([][]toll, len(s.p.Copies))
+			}
+			s.tolls[c] = append(s.tolls[c], toll{of.Factor, prices[of.Table]})
+		}
+	}
+}
+
+// prepareLimits compiles the limits of load; the present state is what "not worse" means.
+func (s *Placement) prepareLimits() {
+	for n := range s.p.Nodes {
+		for d := range s.d {
+			if most := s.p.Nodes[n].maxLoad(d); most > 0 {
+				if s.limit == nil {
+					s.limit = make([]float64, len(s.p.Nodes)*s.d)
+				}
+				s.limit[n*s.d+d] = max(most, s.sum[n*s.d+d]) * (1 + diskSlack/2)
+			}
+		}
+	}
+}
+
+// toll is what copy c pays for node n, which is not its home.
+func (s *Placement) toll(c int, n int32) float64 {
+	if s.tolls == nil {
+		return 0
+	}
+	sum := 0.0
+	for i := range s.tolls[c] {
+		sum += s.tolls[c][i].factor * s.tolls[c][i].price[n]
+	}
+	return sum
+}
+
+// bears tells whether node n may carry so much more of a copy's load, less that of one that leaves it (-1 for none).
+func (s *Placement) bears(n int32, c, less int) bool {
+	if s.limit == nil {
+		return true
+	}
+	for d := range s.d {
+		more := s.load[c*s.d+d]
+		if less >= 0 {
+			more -= s.load[less*s.d+d]
+		}
+		if i := int(n)*s.d + d; more > 0 && s.limit[i] > 0 && s.sum[i]+more > s.limit[i] {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *Placement) prepareIndices() {
 	s.spread = make([]float64, len(s.p.Indices))
 	for i := range s.p.Indices {
@@ -221,7 +366,7 @@ func (s *Placement) sumUp() {
 		switch {
 		case n != k.Node:
 			s.moves++
-			s.moveTotal += s.moveCost[c]
+			s.moveTotal += s.moveCost[c] + s.toll(c, n)
 			s.bytesMoved += k.Bytes
 		case k.MustLeave:
 			s.stayed++
@@ -259,6 +404,23 @@ func (s *Placement) countExcess(g int32) {
 		for value, has := range s.floorHas[group.Class][depth] {
 			if has {
 				s.addExcess(limit.Depth(), max(0, limit.Count()-s.inTier(g, depth, int32(value))))
+			}
+		}
+	}
+	for _, t := range group.TierTables {
+		table := &s.tables[t]
+		if table.floors {
+			for i := range table.wishes {
+				w := &table.wishes[i]
+				s.addExcess(table.depth, w.excess(s.inTier(g, table.row, w.value)))
+			}
+			continue
+		}
+		members, row := s.members[s.first[g]:s.first[g+1]], s.tier[table.row*N:]
+		for j, c := range members { // caps alone: the values its copies are at, each once
+			value := row[s.node[c]]
+			if w := table.wish(value); w != nil && !slices.ContainsFunc(members[:j], func(e int32) bool { return row[s.node[e]] == value }) {
+				s.addExcess(table.depth, w.excess(s.inTier(g, table.row, value)))
 			}
 		}
 	}
@@ -418,7 +580,7 @@ func (s *Placement) DeltaLeave(c int) float64 {
 		delta -= s.spread[i]
 	}
 	if a != k.Node {
-		return delta - s.moveCost[c]
+		return delta - s.moveCost[c] - s.toll(c, a)
 	}
 	if k.MustLeave {
 		delta -= s.p.Objective.MustLeave
@@ -441,7 +603,7 @@ func (s *Placement) DeltaEnter(c int, n int32) float64 {
 		delta += s.spread[i]
 	}
 	if n != k.Node {
-		return delta + s.moveCost[c]
+		return delta + s.moveCost[c] + s.toll(c, n)
 	}
 	if k.MustLeave {
 		delta += s.p.Objective.MustLeave
@@ -487,15 +649,17 @@ func (s *Placement) deltaOwn(c int, n int32) float64 {
 	}
 	switch k.Node {
 	case a:
-		delta += s.moveCost[c]
+		delta += s.moveCost[c] + s.toll(c, n)
 		if k.MustLeave {
 			delta -= s.p.Objective.MustLeave
 		}
 	case n:
-		delta -= s.moveCost[c]
+		delta -= s.moveCost[c] + s.toll(c, a)
 		if k.MustLeave {
 			delta += s.p.Objective.MustLeave
 		}
+	default:
+		delta += s.toll(c, n) - s.toll(c, a)
 	}
 	return delta
 }
@@ -516,12 +680,13 @@ func (s *Placement) LegalSwap(c, e int) bool {
 	if s.p.Groups[kc.Group].Index == s.p.Groups[ke.Group].Index && (kc.Group == ke.Group || s.p.Indices[s.p.Groups[kc.Group].Index].MaxPerNode > 0) {
 		return false
 	}
-	return s.groupAllows(c, b) && s.groupAllows(e, a) && s.indexAllows(c, b) && s.indexAllows(e, a)
+	return s.groupAllows(c, b) && s.groupAllows(e, a) && s.indexAllows(c, b) && s.indexAllows(e, a) &&
+		s.bears(b, c, e) && s.bears(a, e, c)
 }
 
 func (s *Placement) deltaTiers(c int, n int32) float64 {
 	group := &s.p.Groups[s.p.Copies[c].Group]
-	if len(s.p.Objective.TierExcess) == 0 || len(group.TierCaps)+len(group.TierFloors) == 0 {
+	if len(s.p.Objective.TierExcess) == 0 || len(group.TierCaps)+len(group.TierFloors)+len(group.TierTables) == 0 {
 		return 0
 	}
 	delta := 0.0
@@ -561,6 +726,24 @@ func (s *Placement) eachTierChange(c int, n int32, report func(depth, change int
 			report(limit.Depth(), 1)
 		}
 	}
+	for _, t := range group.TierTables {
+		table := &s.tables[t]
+		from, to := s.tier[table.row*N+int(s.node[c])], s.tier[table.row*N+int(n)]
+		if from == to {
+			continue
+		}
+		for _, end := range [2]struct {
+			value  int32
+			change int
+		}{{from, -1}, {to, 1}} {
+			if w := table.wish(end.value); w != nil {
+				count := s.inTier(g, table.row, end.value)
+				if more := w.excess(count+end.change) - w.excess(count); more != 0 {
+					report(table.depth, more)
+				}
+			}
+		}
+	}
 }
 
 // Legal tells whether copy c may go to node n, given where all others are: every hard rule that this move could break
@@ -580,7 +763,7 @@ func (s *Placement) Legal(c int, n int32) bool {
 	if s.allowed[n] > 0 && s.used[n]+k.Bytes > s.allowed[n] {
 		return false
 	}
-	return s.groupAllows(c, n) && s.indexAllows(c, n)
+	return s.groupAllows(c, n) && s.indexAllows(c, n) && s.bears(n, c, -1)
 }
 
 // InClass tells whether node n is one that the class of copy c holds.
@@ -668,6 +851,14 @@ func (s *Placement) Move(c int, n int32) {
 		entered := s.perIndex.at(i, n) // may move the table: left is not valid any more
 		if entered.now++; s.spread[i] > 0 && int(entered.now) > s.p.Indices[i].FairPerNode {
 			s.spreadCost += s.spread[i]
+		}
+	}
+	if s.tolls != nil {
+		if a != k.Node {
+			s.moveTotal -= s.toll(c, a)
+		}
+		if n != k.Node {
+			s.moveTotal += s.toll(c, n)
 		}
 	}
 	if a == k.Node {

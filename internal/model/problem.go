@@ -16,6 +16,9 @@ type Problem struct {
 	Copies     []Copy      `json:"copies"`
 	Objective  Objective   `json:"objective"`
 	Limits     Limits      `json:"limits"`
+
+	TierTables []TierTable `json:"tier_tables,omitempty"` // wishes that groups refer to
+	TollTables []TollTable `json:"toll_tables,omitempty"` // prices of targets that copies refer to
 }
 
 // Dimension is one kind of load with its weight in the objective.
@@ -36,6 +39,7 @@ type Node struct {
 	Tiers      []string  `json:"tiers,omitempty"` // value at each tier depth, outermost first
 	MaxCopies  int       `json:"max_copies"`      // 0 is no limit
 	AcceptsNew bool      `json:"accepts_new"`
+	MaxLoad    []float64 `json:"max_load,omitempty"` // per dimension: most load, base included; 0 is no limit
 }
 
 // Disk bounds the bytes on a node: UsedOther + bytes of its copies <= Limit. Limit 0 is no bound.
@@ -56,6 +60,7 @@ type Group struct {
 	Class      int32       `json:"class"`
 	TierCaps   []TierLimit `json:"tier_caps,omitempty"`
 	TierFloors []TierLimit `json:"tier_floors,omitempty"`
+	TierTables []int32     `json:"tier_tables,omitempty"` // positions in Problem.TierTables
 }
 
 // TierLimit is [depth, count]: at most (cap) or at least (floor) count copies on the nodes of each value at that depth.
@@ -66,6 +71,26 @@ func (t TierLimit) Depth() int { return t[0] }
 
 // Count is the number of copies.
 func (t TierLimit) Count() int { return t[1] }
+
+// TierTable is a wish about the copies of a group at one tier depth that differs from value to value, where a TierLimit has
+// one count for all. It has a price, that of its depth, and forbids nothing.
+type TierTable struct {
+	Depth  int            `json:"depth"`
+	Caps   map[string]int `json:"caps,omitempty"`   // at most so many copies on nodes with the value
+	Floors map[string]int `json:"floors,omitempty"` // at least so many
+}
+
+// TollTable is a price for going to the nodes with a value at one tier depth. A value that it does not name costs nothing.
+type TollTable struct {
+	Depth int                `json:"depth"`
+	Price map[string]float64 `json:"price"`
+}
+
+// Toll is what a copy that moves pays for its target beside its move: Factor x the table's price.
+type Toll struct {
+	Table  int32   `json:"table"` // position in Problem.TollTables
+	Factor float64 `json:"factor"`
+}
 
 // Index is what the copies of an index share.
 type Index struct {
@@ -86,6 +111,7 @@ type Copy struct {
 	Bytes       float64   `json:"bytes"`
 	BytesMoving float64   `json:"bytes_moving,omitempty"`
 	Load        []float64 `json:"load"` // per dimension
+	Tolls       []Toll    `json:"tolls,omitempty"`
 }
 
 // Objective holds the prices; every term is in the same unit, that of a balance cost.
@@ -135,6 +161,19 @@ type MovePrice struct {
 type Limits struct {
 	MaxMoves int     `json:"max_moves"`
 	MaxBytes float64 `json:"max_bytes"`
+}
+
+// Toll is what copy c pays for going to node n beside the cost of moving at all; 0 where it already stands there.
+func (p *Problem) Toll(c int, n int32) float64 {
+	k, sum := &p.Copies[c], 0.0
+	if n == k.Node {
+		return 0
+	}
+	for _, toll := range k.Tolls {
+		table := &p.TollTables[toll.Table]
+		sum += toll.Factor * table.Price[p.Nodes[n].tier(table.Depth)]
+	}
+	return sum
 }
 
 // MoveCost is the price of moving copy c at all, wherever to.

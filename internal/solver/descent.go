@@ -50,7 +50,7 @@ func (s *search) bestMove(c int32) int32 {
 		}
 	}
 	// Going elsewhere costs the move at least; a copy on its way already has paid it in leave.
-	least, tiers := leave+s.f.moveCost[c], s.f.tierNow[s.f.p.Copies[c].Group] > 0
+	least, tiers := leave+s.f.moveCost[c], !s.f.settled(s.f.p.Copies[c].Group)
 	if -least <= gain && !tiers {
 		return to
 	}

@@ -103,7 +103,7 @@ func (w *flow) add(found []priced) {
 // path is the pattern with what it costs and adds.
 func (f *frame) path(g int32, moves []move) path {
 	x := path{moves: moves}
-	if f.tierNow[g] > 0 {
+	if !f.settled(g) {
 		after, _ := f.tierRules(g, f.placed(g, moves), nil)
 		x.cost = after - f.tierNow[g]
 	}

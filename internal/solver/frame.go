@@ -29,6 +29,7 @@ type frame struct {
 	schemes   []scheme
 	schemeOf  []int32   // per group
 	tiers     [][]int32 // depth, node: value id; the last row is "no value"
+	tables    []tierTable
 	tierNow   []float64 // per group: what it pays for tiers now
 	big       []float64 // per balance dimension: loads above this are priced node by node
 	fair      []float64 // per balance dimension: a mean node's fair share, in load; 0 where nothing costs
@@ -110,7 +111,7 @@ func newFrame(p *model.Problem) *frame {
 	f.priceStaying()
 	f.tierNow = make([]float64, len(p.Groups))
 	for g := range p.Groups {
-		if limits := &p.Groups[g]; len(p.Objective.TierExcess) > 0 && len(limits.TierCaps)+len(limits.TierFloors) > 0 {
+		if limits := &p.Groups[g]; len(p.Objective.TierExcess) > 0 && len(limits.TierCaps)+len(limits.TierFloors)+len(limits.TierTables) > 0 {
 			f.tierNow[g], _ = f.tierRules(int32(g), f.placed(int32(g), nil), nil)
 		}
 	}
@@ -171,6 +172,7 @@ func (f *frame) prepareSchemes() {
 		}
 		f.tiers = append(f.tiers, row)
 	}
+	f.prepareTables()
 	type key struct {
 		class   int32
 		limited uint64
@@ -184,6 +186,9 @@ func (f *frame) prepareSchemes() {
 			for _, limit := range limits {
 				k.limited |= 1 << min(limit.Depth(), deepest, 63)
 			}
+		}
+		for _, t := range group.TierTables {
+			k.limited |= 1 << min(f.tables[t].row, 63)
 		}
 		at, ok := known[k]
 		if !ok {

@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/shardonnay/shardonnay/internal/model"
@@ -109,7 +110,35 @@ func (f *frame) tierRules(g int32, at []int32, depths []int) (cost float64, lega
 			}
 		}
 	}
-	return cost, true
+	return cost + f.tableCost(g, at, depths), true
+}
+
+// tableCost is what group g pays for the wishes of its tables with its copies at these nodes; given depths, at those only.
+func (f *frame) tableCost(g int32, at []int32, depths []int) (cost float64) {
+	for _, t := range f.p.Groups[g].TierTables {
+		table := &f.tables[t]
+		if depths != nil && !slices.Contains(depths, table.row) {
+			continue
+		}
+		row := f.tiers[table.row]
+		count := func(value int32) (count int) {
+			for _, n := range at {
+				if row[n] == value {
+					count++
+				}
+			}
+			return count
+		}
+		for i, n := range at {
+			if most, capped := table.most[row[n]]; capped && !slices.ContainsFunc(at[:i], func(m int32) bool { return row[m] == row[n] }) {
+				cost += table.price * float64(max(0, count(row[n])-most))
+			}
+		}
+		for _, floor := range table.floors {
+			cost += table.price * float64(max(0, floor.least-count(floor.value)))
+		}
+	}
+	return cost
 }
 
 // floorValues are the values of a class's nodes in a row of tiers.
@@ -153,5 +182,70 @@ func (f *frame) tierGain(c, n int32) (gain float64) {
 			gain += f.tierPrice(limit)
 		}
 	}
+	for _, t := range group.TierTables {
+		table := &f.tables[t]
+		row := f.tiers[table.row]
+		from, to := row[f.p.Copies[c].Node], row[n]
+		if from == to {
+			continue
+		}
+		if most, capped := table.most[from]; capped && count(row, from) > most {
+			gain += table.price
+		}
+		for _, floor := range table.floors {
+			if floor.value == to && count(row, to) < floor.least {
+				gain += table.price
+			}
+		}
+	}
 	return gain
 }
+
+// tierTable is one of the problem's tables by the ids of its values.
+type tierTable struct {
+	row    int // of frame.tiers
+	price  float64
+	most   map[int32]int
+	floors []tierFloor
+}
+
+type tierFloor struct {
+	value int32 // -1 where no node has it
+	least int
+}
+
+// prepareTables compiles the tables. What they wish of values that no node has is the same wherever the copies are, and
+// paid like the rest.
+func (f *frame) prepareTables() {
+	for t := range f.p.TierTables {
+		source := &f.p.TierTables[t]
+		table := tierTable{row: min(source.Depth, len(f.tiers)-1), most: make(map[int32]int)}
+		if source.Depth < len(f.p.Objective.TierExcess) {
+			table.price = f.p.Objective.TierExcess[source.Depth]
+		}
+		id := make(map[string]int32)
+		for n := range f.p.Nodes {
+			value := ""
+			if table.row < len(f.p.Nodes[n].Tiers) {
+				value = f.p.Nodes[n].Tiers[table.row]
+			}
+			id[value] = f.tiers[table.row][n]
+		}
+		for value, count := range source.Caps {
+			if at, known := id[value]; known {
+				table.most[at] = count
+			}
+		}
+		for _, value := range slices.Sorted(maps.Keys(source.Floors)) {
+			at, known := id[value]
+			if !known {
+				at = -1
+			}
+			table.floors = append(table.floors, tierFloor{at, source.Floors[value]})
+		}
+		f.tables = append(f.tables, table)
+	}
+}
+
+// settled tells whether no legal move of group g changes what it pays for tiers: it pays nothing and wishes nothing.
+func (f *frame) settled(g int32) bool { return f.tierNow[g] == 0 && len(f.p.Groups[g].TierTables) == 0 }

@@ -52,6 +52,11 @@ func Problem(t *rapid.T, nodes, copies int) *model.Problem {
 		if some("max copies", 5) {
 			node.MaxCopies = rapid.IntRange(1, 3).Draw(t, "most copies")
 		}
+		if some("load limit", 4) {
+			for range D {
+				node.MaxLoad = append(node.MaxLoad, number("most load", 12))
+			}
+		}
 		for depth := range rapid.IntRange(0, depths).Draw(t, "tiers") {
 			node.Tiers = append(node.Tiers, fmt.Sprint("t", depth, rapid.IntRange(0, 1).Draw(t, "tier")))
 		}
@@ -76,6 +81,25 @@ func Problem(t *rapid.T, nodes, copies int) *model.Problem {
 		}
 		p.Indices = append(p.Indices, index)
 	}
+	// Values of tables: those that nodes may have, none, and one that no node has.
+	value := func(depth int) string {
+		return rapid.SampledFrom([]string{fmt.Sprint("t", depth, 0), fmt.Sprint("t", depth, 1), "", "nowhere"}).Draw(t, "value")
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "tier tables") {
+		table := model.TierTable{Depth: rapid.IntRange(0, 2).Draw(t, "depth"), Caps: map[string]int{}, Floors: map[string]int{}}
+		for range rapid.IntRange(0, 2).Draw(t, "values") {
+			table.Caps[value(table.Depth)] = rapid.IntRange(0, 2).Draw(t, "at most")
+			table.Floors[value(table.Depth)] = rapid.IntRange(0, 2).Draw(t, "at least")
+		}
+		p.TierTables = append(p.TierTables, table)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "toll tables") {
+		table := model.TollTable{Depth: rapid.IntRange(0, 2).Draw(t, "depth"), Price: map[string]float64{}}
+		for range rapid.IntRange(0, 2).Draw(t, "values") {
+			table.Price[value(table.Depth)] = number("price", 3) / 8
+		}
+		p.TollTables = append(p.TollTables, table)
+	}
 	for C := size("copies", 0, copies); C > 0; {
 		g := int32(len(p.Groups))
 		group := model.Group{
@@ -90,6 +114,11 @@ func Problem(t *rapid.T, nodes, copies int) *model.Problem {
 				group.TierFloors = append(group.TierFloors, model.TierLimit{depth, rapid.IntRange(0, 2).Draw(t, "least")})
 			}
 		}
+		for at := range p.TierTables {
+			if some("table", 2) {
+				group.TierTables = append(group.TierTables, int32(at))
+			}
+		}
 		p.Groups = append(p.Groups, group)
 		for range size("copies of the group", 1, min(C, 3)) {
 			C--
@@ -99,6 +128,11 @@ func Problem(t *rapid.T, nodes, copies int) *model.Problem {
 			}
 			for range D {
 				k.Load = append(k.Load, float64(size("load", 0, 6)))
+			}
+			for at := range p.TollTables {
+				if some("toll", 3) {
+					k.Tolls = append(k.Tolls, model.Toll{Table: int32(at), Factor: number("factor", 2)})
+				}
 			}
 			p.Copies = append(p.Copies, k)
 		}
