@@ -16,6 +16,9 @@ type Built struct {
 	Snapshot *cluster.Snapshot // the projected one
 	CopyOf   []int32           // per copy of the problem: its position in the snapshot
 	NodeOf   []int32           // per node of the problem: its position in the snapshot
+	Wishes   []*Wishes         // per group of the problem: where its copies should be; nil without regions in the policy
+
+	topology *topology // nil without regions in the policy
 }
 
 // Build returns the placement problem for s under the policy. s is a projected snapshot: what is in flight has landed.
@@ -29,6 +32,15 @@ func Build(s *cluster.Snapshot, policy *Policy) (*Built, error) {
 			Hint: "Configure at least one dimension under balance.dimensions",
 		}
 	}
+	var regions *regional
+	if policy.Regions != nil {
+		var err error
+		if b.topology, err = newTopology(s, policy.Regions); err != nil {
+			return nil, err
+		}
+		b.topology.depth = len(b.Rules.attribute)
+		regions = newRegional(b, b.topology)
+	}
 	nodeAt := b.nodes()
 	if len(b.Problem.Nodes) == 0 {
 		return nil, &cluster.Error{
@@ -37,10 +49,16 @@ func Build(s *cluster.Snapshot, policy *Policy) (*Built, error) {
 		}
 	}
 	b.classes(nodeAt)
-	b.copies(nodeAt)
+	if err := b.copies(nodeAt, regions); err != nil {
+		return nil, err
+	}
 	b.markMustLeave()
 	b.prices()
 	b.noise()
+	if b.Regional() {
+		regions.prices()
+		regions.overload()
+	}
 	return b, nil
 }
 
@@ -100,6 +118,9 @@ func (b *Built) nodes() (at []int32) {
 		for _, a := range b.Rules.attribute {
 			added.Tiers = append(added.Tiers, a.value[n])
 		}
+		if b.Regional() {
+			added.Tiers = append(added.Tiers, b.topology.value[n][:]...)
+		}
 		if s.Settings.SameShardHost {
 			added.Tiers = append(added.Tiers, node.HostAddress())
 		}
@@ -137,7 +158,9 @@ func (b *Built) classes(nodeAt []int32) {
 	}
 }
 
-func (b *Built) copies(nodeAt []int32) {
+// copies adds the groups and their copies. Search replicas are a group of their own where regions matter: they spread
+// apart from the others.
+func (b *Built) copies(nodeAt []int32, regions *regional) error {
 	s, policy, p := b.Snapshot, b.Rules.policy, b.Problem
 	for i := range s.Indices {
 		index := &s.Indices[i]
@@ -148,33 +171,44 @@ func (b *Built) copies(nodeAt []int32) {
 	dimensions := len(s.Dimensions)
 	loads := make([]float64, 0, len(s.Copies)*dimensions) // one allocation for all
 	indexAt := s.DimensionAt(cluster.IndexTime.Name)
+	var group []int32 // the copies of one, positions in the snapshot
 	for g, span := range b.Rules.groups {
-		added := false
-		for c := span.from; c < span.to; c++ {
-			k := &s.Copies[c]
-			if k.Node == cluster.None || nodeAt[k.Node] == cluster.None {
+		for _, part := range b.Rules.parts(span, b.Regional()) {
+			group = group[:0]
+			for c := span.from; c < span.to; c++ {
+				if k := &s.Copies[c]; k.Node != cluster.None && nodeAt[k.Node] != cluster.None && part.holds(k) {
+					group = append(group, c)
+				}
+			}
+			if len(group) == 0 {
 				continue
 			}
-			if !added {
-				added = true
-				p.Groups = append(p.Groups, Group{
-					Index: k.Index, Name: fmt.Sprintf("%s/%d", s.Indices[k.Index].Name, k.Shard),
-					Class: b.Rules.class[g], TierCaps: b.tierCaps(k.Index),
-				})
-			}
-			perIndex[k.Index]++
-			classOf[k.Index] = b.Rules.class[g]
-			loads = append(loads, k.Load[:dimensions]...)
-			weight := 1.0
-			if indexAt != cluster.None && k.Load[indexAt] > 0 {
-				weight = max(1, policy.WriteFactor)
-			}
-			p.Copies = append(p.Copies, Copy{
-				Group: int32(len(p.Groups) - 1), Node: nodeAt[k.Node], Primary: k.Primary, Pinned: b.Rules.pinned[c] != 0,
-				MoveWeight: weight, Bytes: float64(k.Bytes), BytesMoving: float64(k.BytesMoving),
-				Load: loads[len(loads)-dimensions:],
+			first := &s.Copies[group[0]]
+			p.Groups = append(p.Groups, Group{
+				Index: first.Index, Name: fmt.Sprintf("%s/%d%s", s.Indices[first.Index].Name, first.Shard, part.suffix),
+				Class: b.Rules.class[g], TierCaps: b.tierCaps(first.Index),
 			})
-			b.CopyOf = append(b.CopyOf, c)
+			if regions != nil {
+				if err := regions.group(group, part.searchOnly); err != nil {
+					return err
+				}
+			}
+			for _, c := range group {
+				k := &s.Copies[c]
+				perIndex[k.Index]++
+				classOf[k.Index] = b.Rules.class[g]
+				loads = append(loads, k.Load[:dimensions]...)
+				weight := 1.0
+				if indexAt != cluster.None && k.Load[indexAt] > 0 {
+					weight = max(1, policy.WriteFactor)
+				}
+				p.Copies = append(p.Copies, Copy{
+					Group: int32(len(p.Groups) - 1), Node: nodeAt[k.Node], Primary: k.Primary, Pinned: b.Rules.pinned[c] != 0,
+					MoveWeight: weight, Bytes: float64(k.Bytes), BytesMoving: float64(k.BytesMoving),
+					Load: loads[len(loads)-dimensions:],
+				})
+				b.CopyOf = append(b.CopyOf, c)
+			}
 		}
 	}
 	for i := range p.Indices {
@@ -185,6 +219,27 @@ func (b *Built) copies(nodeAt []int32) {
 			p.Indices[i].FairPerNode = (perIndex[i] + homes - 1) / homes
 		}
 	}
+	return nil
+}
+
+// part is one of the groups that the copies of a shard are dealt into.
+type part struct {
+	all, searchOnly bool
+	suffix          string // of the group's name
+}
+
+func (p part) holds(k *cluster.Copy) bool { return p.all || k.SearchOnly == p.searchOnly }
+
+// parts are the groups that a shard's copies make: one, unless search replicas are to be apart and there are any.
+func (r *Rules) parts(span copyRange, apart bool) []part {
+	if apart {
+		for c := span.from; c < span.to; c++ {
+			if r.s.Copies[c].SearchOnly {
+				return []part{{}, {searchOnly: true, suffix: " search"}}
+			}
+		}
+	}
+	return []part{{all: true}}
 }
 
 // tierCaps are the awareness caps of an index's shards, then one copy per host where the cluster wants that.
@@ -195,7 +250,11 @@ func (b *Built) tierCaps(index int32) (caps []TierLimit) {
 		}
 	}
 	if b.Snapshot.Settings.SameShardHost {
-		caps = append(caps, TierLimit{len(b.Rules.attribute), 1})
+		depth := len(b.Rules.attribute)
+		if b.Regional() {
+			depth += regionTiers
+		}
+		caps = append(caps, TierLimit{depth, 1})
 	}
 	return caps
 }

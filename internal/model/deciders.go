@@ -35,14 +35,19 @@ const (
 	Pinned
 	// CoolDown: it moved not long ago.
 	CoolDown
+	// Overload: the node would carry more than regions.overload allows.
+	Overload
+	// CrossRegion: it would cross between regions in a pass that lets nothing cross.
+	CrossRegion
 )
 
 // AllDeciders is the set of all of them.
-const AllDeciders = CoolDown<<1 - 1
+const AllDeciders = CrossRegion<<1 - 1
 
 var deciderNames = []string{
 	"same_shard", "filter", "data_tier", "target_pool", "awareness", "disk_threshold", "shards_limit", "load_awareness",
 	"node_version", "node_shutdown", "max_retry", "snapshot_in_progress", "rebalance_only_when_active", "not_started", "index_busy", "pinned", "cool_down",
+	"overload", "cross_region",
 }
 
 // Names lists the set's members, in their fixed order.

@@ -13,6 +13,7 @@ const defaultMaxRetries = 5
 func (r *Rules) compilePins() {
 	r.pinned = make([]Deciders, len(r.s.Copies))
 	indexAt := r.s.DimensionAt(cluster.IndexTime.Name)
+	regional := r.regional()
 	for _, span := range r.groups {
 		index := &r.s.Indices[r.s.Copies[span.from].Index]
 		shared := r.indexPins(index)
@@ -41,6 +42,11 @@ func (r *Rules) compilePins() {
 			}
 			if _, cooling := r.policy.CoolingDown[k.AllocationID]; cooling {
 				pins |= CoolDown
+			}
+			if regional && k.Node != cluster.None && r.KeepsOut(int(c), int(k.Node))&(NodeShutdown|Filter|DataTier) == 0 {
+				if _, cooling := r.policy.Regions.CoolingDown[ShardID{index.UUID, k.Shard}]; cooling {
+					pins |= CoolDown
+				}
 			}
 			if share := r.policy.PinWriteShare; share > 0 && indexAt != cluster.None && k.Node != cluster.None {
 				if capacity := r.s.Nodes[k.Node].Capacity[indexAt]; capacity > 0 && k.Load[indexAt] > share*capacity {

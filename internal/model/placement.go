@@ -298,6 +298,19 @@ func (s *Placement) toll(c int, n int32) float64 {
 	return sum
 }
 
+// Bears tells whether node n may carry copy c's load too: its limits of load hold, or it is no more loaded than now.
+func (s *Placement) Bears(c int, n int32) bool { return s.bears(n, c, -1) }
+
+// Overloaded tells whether node n carries more than its limits of load, and more than in the present state.
+func (s *Placement) Overloaded(n int32) bool {
+	for d := range s.d {
+		if i := int(n)*s.d + d; s.limit != nil && s.limit[i] > 0 && s.sum[i] > s.limit[i] {
+			return true
+		}
+	}
+	return false
+}
+
 // bears tells whether node n may carry so much more of a copy's load, less that of one that leaves it (-1 for none).
 func (s *Placement) bears(n int32, c, less int) bool {
 	if s.limit == nil {

@@ -24,6 +24,9 @@ type Policy struct {
 	// CoolingDown holds allocation ids of copies that moved too recently to move again.
 	CoolingDown map[string]struct{}
 
+	// Regions is nil where regions are of no account.
+	Regions *Regions
+
 	MaxMoves int   // of one plan; 0 is no limit
 	MaxBytes int64 // of one plan; 0 is no limit
 }

@@ -28,6 +28,8 @@ var remedies = []struct {
 	{model.IndexBusy, "an operation or its own settings hold it", "It goes on by itself once the operation is done"},
 	{model.Pinned, "the configuration pins it", "See the pin rules of the configuration"},
 	{model.CoolDown, "it moved not long ago", "It goes on by itself once the cool-down is over"},
+	{model.Overload, "the other nodes carry as much as regions.overload allows", "Add nodes, or raise regions.overload"},
+	{model.CrossRegion, "it would cross between regions, and not every pass lets copies cross", "It goes on by itself in a pass that does; see regions.wan_every"},
 	{model.TargetPool, "nodes of that kind take no such copy", ""},
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/shardonnay/shardonnay/internal/model"
@@ -63,18 +64,21 @@ func (s *sequencer) neighbours(chain []int32) []int32 {
 // disks are within their limits; nil where that does not happen within so many moves. It leaves no trace.
 func (s *sequencer) chain(seed int32, most int, candidates func(chain []int32) []int32) []int32 {
 	var chain []int32
-	net, bytes := 0.0, 0.0
+	net, bytes, links := 0.0, 0.0, maps.Clone(s.links)
 	defer func() {
 		for _, c := range slices.Backward(chain) {
 			s.shift(c, s.p.Copies[c].Node)
 		}
 	}()
 	for next, found := seed, true; found && len(chain) < most; next, found = s.least(chain, candidates(chain)) {
+		if !s.spend(links, next, s.want[next]) {
+			return nil
+		}
 		net -= s.place.Delta(int(next), s.want[next])
 		bytes += s.p.Copies[next].Bytes
 		s.shift(next, s.want[next])
 		chain = append(chain, next)
-		if !s.affords(len(chain), bytes) {
+		if !s.affords(len(chain), bytes) || s.regional() && s.sameGroupTwice(chain) {
 			return nil
 		}
 		if net > minNet && s.disksFit(chain) {
@@ -115,6 +119,9 @@ func (s *sequencer) disksFit(chain []int32) bool {
 		if limit := s.p.Nodes[n].Disk.Limit; limit > 0 && s.place.DiskUsed(int(n)) > max(limit, s.used[n])*(1+diskSlack) {
 			return false
 		}
+		if s.place.Overloaded(n) {
+			return false
+		}
 	}
 	return true
 }
@@ -125,7 +132,7 @@ func (s *sequencer) takeDetour() bool {
 	var blocked []*wish
 	for _, c := range s.wishes() {
 		w := s.left[c]
-		if (w.why != 0 && w.why&never == 0 || w.why == 0 && w.growing) && s.affords(1, s.p.Copies[c].Bytes) {
+		if (w.why != 0 && w.why&never == 0 || w.why == 0 && w.ours != 0) && s.affords(1, s.p.Copies[c].Bytes) {
 			blocked = append(blocked, w)
 		}
 	}
@@ -159,7 +166,7 @@ func (s *sequencer) otherHome(c int32) (to int32, found bool) {
 			continue
 		}
 		net := -s.place.Delta(int(c), n)
-		if net <= best || s.refusals(int(c), n) != 0 || s.bars(int(c), n, net+s.p.MoveCost(int(c))) != "" {
+		if net <= best || s.refusals(int(c), n) != 0 || !s.linksAfford(c, n) || s.bars(int(c), n, net+s.p.MoveCost(int(c))) != "" {
 			continue
 		}
 		best, to, found = net, n, true

@@ -124,6 +124,10 @@ func (s *sequencer) movesOf() []Move {
 			From: s.at(st.from), To: s.at(st.to), Bytes: k.Bytes, BytesSource: Source{ID: s.at(sender).ID},
 			After: make([]int, len(st.after)), Reason: st.reason, Gain: st.gain, GainPerGiB: st.gain / max(1, float64(k.Bytes)) * (1 << 30), Text: st.text,
 		}
+		if st.crosses {
+			link := st.link
+			m.WAN = &link
+		}
 		for j, before := range st.after {
 			m.After[j] = before + 1
 		}

@@ -36,6 +36,8 @@ type sequencer struct {
 
 	used []float64 // per node, bytes before the first step
 
+	links map[model.Link]float64 // bytes that may still cross between regions; nil is no limit
+
 	ofIndex [][]int32 // per index: its copies; filled when first asked for
 
 	maxMoves int
@@ -51,19 +53,23 @@ type step struct {
 	gain     float64
 	reason   Reason
 	text     string
+	link     model.Link // between regions, if it crosses
+	crosses  bool
 }
 
 // wish is a move the solver wants and that has not got its place yet.
 type wish struct {
-	copy    int32
-	must    bool
-	net     float64 // what it takes off the objective, its own cost counted
-	ratio   float64 // gain for its cost
-	stamp   int     // of the latest entry in the queue
-	why     model.Deciders
-	barred  Kind // Noise or Oscillation: it may move but should not
-	overBy  bool // a budget has no room for it
-	growing bool // the disk would fill into the reserve for growth
+	copy   int32
+	must   bool
+	net    float64 // what it takes off the objective, its own cost counted
+	ratio  float64 // gain for its cost
+	stamp  int     // of the latest entry in the queue
+	why    model.Deciders
+	barred Kind // Noise or Oscillation: it may move but should not
+	overBy bool // a budget has no room for it
+	// ours is what our own rules alone forbid: the disk would fill into the reserve for growth, or the load pass its limit.
+	ours   model.Deciders
+	noLink bool // what may still cross between regions has no room for it
 }
 
 // minNet is the least net gain a move must have: what differs from zero by rounding only is nothing.
@@ -81,6 +87,7 @@ func sequence(b *model.Built, target []int32, o *Options) *sequencer {
 		s.rules = model.NewRules(o.Taken, b.Rules.Policy())
 	}
 	s.landed, s.flight = s.rules.Start(), s.rules.Start()
+	s.links = s.linkBudgets()
 	for n := range p.Nodes {
 		s.used = append(s.used, s.place.DiskUsed(n))
 	}
@@ -136,10 +143,14 @@ func (s *sequencer) weigh(w *wish) {
 		w.ratio = gain / (s.p.Copies[c].Bytes + 1) // moves are free: fewest bytes first all the same
 	}
 	w.why = s.refusals(c, to)
-	w.growing = w.why == 0 && !s.place.Legal(c, to)
+	w.ours = 0
+	if w.why == 0 {
+		w.ours = s.ours(c, to)
+	}
 	w.barred = s.bars(c, to, gain)
 	w.overBy = !s.affords(1, s.p.Copies[c].Bytes)
-	if w.why == 0 && !w.growing && w.barred == "" && w.net > minNet {
+	w.noLink = !s.linksAfford(w.copy, to)
+	if w.why == 0 && w.ours == 0 && w.barred == "" && w.net > minNet {
 		heap.Push(&s.queue, queued{*w, w.stamp})
 	}
 }
@@ -154,7 +165,18 @@ func (s *sequencer) refusals(c int, to int32) model.Deciders {
 	if !s.sourceBears(s.landed, c) {
 		why |= model.DiskThreshold
 	}
-	return why
+	return why | s.regionRefusals(c, to)
+}
+
+// ours is what our own rules forbid to copy c on node to that the server would let pass.
+func (s *sequencer) ours(c int, to int32) model.Deciders {
+	switch {
+	case s.place.Legal(c, to):
+		return 0
+	case !s.place.Bears(c, to):
+		return model.Overload
+	}
+	return model.DiskThreshold
 }
 
 // groupInFlight tells whether a copy of the same shard was already relocating when the snapshot was taken.
@@ -218,6 +240,10 @@ func (s *sequencer) takeNext() bool {
 			w.overBy = true
 			continue
 		}
+		if !s.linksAfford(w.copy, s.want[w.copy]) {
+			w.noLink = true
+			continue
+		}
 		s.take(w.copy, s.want[w.copy])
 		return true
 	}
@@ -229,6 +255,8 @@ func (s *sequencer) take(c, to int32) {
 	copyAt, nodeAt := int(s.b.CopyOf[c]), int(s.b.NodeOf[to])
 	from := s.place.Node(int(c))
 	st := step{copy: c, from: from, to: to, after: s.mustLandBefore(int(c), to)}
+	st.link, st.crosses = s.crossing(int(c), to)
+	s.spend(s.links, c, to)
 	st.gain = s.p.MoveCost(int(c)) - s.place.Delta(int(c), to)
 	st.reason, st.text = s.explain(int(c), to, st.gain)
 	s.place.Move(int(c), to)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/model"
 )
 
 // Version is the version of the plan format.
@@ -120,18 +121,19 @@ type Evenness struct {
 
 // Move takes one copy of a shard from one node to another.
 type Move struct {
-	Seq          int    `json:"seq"` // from 1, in execution order
-	Index        string `json:"index"`
-	IndexUUID    string `json:"index_uuid"`
-	Shard        int    `json:"shard"`
-	Primary      bool   `json:"primary"`
-	AllocationID string `json:"allocation_id"`
-	From         Place  `json:"from"`
-	To           Place  `json:"to"`
-	Bytes        int64  `json:"bytes"`
-	BytesSource  Source `json:"bytes_source"`
-	After        []int  `json:"after"` // seqs that must have landed before this one is asked for
-	Reason       Reason `json:"reason"`
+	Seq          int         `json:"seq"` // from 1, in execution order
+	Index        string      `json:"index"`
+	IndexUUID    string      `json:"index_uuid"`
+	Shard        int         `json:"shard"`
+	Primary      bool        `json:"primary"`
+	AllocationID string      `json:"allocation_id"`
+	From         Place       `json:"from"`
+	To           Place       `json:"to"`
+	Bytes        int64       `json:"bytes"`
+	BytesSource  Source      `json:"bytes_source"`
+	WAN          *model.Link `json:"wan,omitempty"` // the way its bytes take between regions; absent within one
+	After        []int       `json:"after"`         // seqs that must have landed before this one is asked for
+	Reason       Reason      `json:"reason"`
 	// Gain is what this move takes off the objective when the moves before it have been made, its own cost not counted.
 	Gain       float64 `json:"gain"`
 	GainPerGiB float64 `json:"gain_per_gib"`
@@ -192,6 +194,7 @@ const (
 	UnassignedCopies   Kind = "unassigned"           // copies that stand nowhere
 	MixedVersions      Kind = "mixed_versions"       // nodes of several versions
 	SingleSample       Kind = "single_sample"        // rates are averages since the start, not of now
+	Zones              Kind = "zones"                // fewer zones than copies
 	SolverLimit        Kind = "solver_limit"         // a better placement is known to exist, the solver's time was over
 )
 

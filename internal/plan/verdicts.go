@@ -34,7 +34,7 @@ func (s *sequencer) verdicts() []Verdict {
 // blames tells whether the verdict says why something does not move, rather than what else is to be known.
 func (v *Verdict) blames() bool {
 	switch v.Kind {
-	case ForeignBalancer, UnassignedCopies, MixedVersions, SingleSample:
+	case ForeignBalancer, UnassignedCopies, MixedVersions, SingleSample, Zones:
 		return false
 	}
 	return true
@@ -95,6 +95,7 @@ func (s *sequencer) clusterVerdicts() []Verdict {
 		add(MixedVersions, "cluster", "Nodes run "+strings.Join(versions, " and ")+": copies stay within their version until all are the same",
 			"Finish the upgrade", "node_version")
 	}
+	found = append(found, s.layouts()...)
 	return append(found, s.budgetVerdicts()...)
 }
 
@@ -196,9 +197,9 @@ func (s *sequencer) refusedEverywhere(c int32) (why model.Deciders) {
 		if int32(n) == s.place.Node(int(c)) {
 			continue
 		}
-		refused := s.landed.Refusals(int(s.b.CopyOf[c]), int(s.b.NodeOf[n]))
-		if refused == 0 && !s.place.Legal(int(c), int32(n)) {
-			refused = model.DiskThreshold // only the room kept for growth is ours alone
+		refused := s.landed.Refusals(int(s.b.CopyOf[c]), int(s.b.NodeOf[n])) | s.regionRefusals(int(c), int32(n))
+		if refused == 0 {
+			refused = s.ours(int(c), int32(n))
 		}
 		if refused == 0 {
 			return 0
@@ -220,7 +221,9 @@ func (s *sequencer) wishVerdicts() (found []Verdict) {
 			barred[w.barred] = append(barred[w.barred], c)
 		case w.why&model.NotStarted != 0:
 			barred[InFlight] = append(barred[InFlight], c)
-		case w.why != 0 || w.growing:
+		case w.why&model.CrossRegion != 0 || w.noLink:
+			barred[Budget] = append(barred[Budget], c)
+		case w.why != 0 || w.ours != 0:
 			blocked = append(blocked, c)
 		case w.net <= minNet:
 			barred[NotWorth] = append(barred[NotWorth], c)
@@ -230,16 +233,21 @@ func (s *sequencer) wishVerdicts() (found []Verdict) {
 		Noise:       "would gain less than the noise of its measurement explains and %s left out",
 		Oscillation: "would go back to where it came from not long ago, for too little, and %s left out",
 		InFlight:    "%s for a relocation of the same shard that is under way",
+		Budget:      "%s for a pass in which copies may cross between regions, or for bytes that may cross",
 		NotWorth:    "would cost more than it gains once the other moves have landed, and %s left out",
 	}
-	for _, kind := range []Kind{Noise, Oscillation, InFlight, NotWorth} {
+	for _, kind := range []Kind{Noise, Oscillation, InFlight, Budget, NotWorth} {
 		if copies := barred[kind]; len(copies) > 0 {
 			verb := map[bool]string{true: "is", false: "are"}[len(copies) == 1]
-			if kind == InFlight {
+			binding := []string{}
+			if kind == Budget {
+				binding = model.CrossRegion.Names()
+			}
+			if kind == InFlight || kind == Budget {
 				verb = map[bool]string{true: "waits", false: "wait"}[len(copies) == 1]
 			}
 			found = append(found, Verdict{
-				Kind: kind, Subject: "cluster", Binding: []string{},
+				Kind: kind, Subject: "cluster", Binding: binding,
 				Text: fmt.Sprintf("%s ("+listed(s.shardNames(copies))+") "+texts[kind], count(len(copies), "move", "moves"), verb),
 			})
 		}
@@ -261,9 +269,7 @@ func (s *sequencer) wishVerdicts() (found []Verdict) {
 func (s *sequencer) blockedVerdict(c int32) Verdict {
 	w, to := s.left[c], s.want[c]
 	why := w.why
-	if w.growing {
-		why |= model.DiskThreshold
-	}
+	why |= w.ours
 	v := Verdict{
 		Kind: NoLegalTarget, Subject: s.subjectShard(c), Binding: why.Names(), Advice: cure(why),
 		Text: fmt.Sprintf("It should go from %s to %s and cannot: %s", s.name(s.place.Node(int(c))), s.name(to), because(why)),
@@ -423,11 +429,10 @@ func (s *sequencer) waiting(n int32) (kind Kind, why model.Deciders, found bool)
 			return Budget, 0, true
 		case w.barred != "":
 			kind = w.barred
-		case w.why != 0 || w.growing:
-			if w.growing {
-				why |= model.DiskThreshold
-			}
-			kind, why = NoLegalTarget, why|w.why
+		case w.why&model.CrossRegion != 0 || w.noLink:
+			return Budget, model.CrossRegion, true
+		case w.why != 0 || w.ours != 0:
+			kind, why = NoLegalTarget, why|w.why|w.ours
 		case kind == "":
 			kind = NotWorth
 		}
@@ -466,8 +471,8 @@ func (s *sequencer) examine(v *Verdict, h hotNode, limit float64, copies []int32
 				continue
 			}
 			why := s.refusals(int(c), to)
-			if why == 0 && !s.place.Legal(int(c), to) {
-				why = model.DiskThreshold
+			if why == 0 {
+				why = s.ours(int(c), to)
 			}
 			if why != 0 {
 				if s.loads.ofNode[to] == s.loads.ofNode[h.n] {

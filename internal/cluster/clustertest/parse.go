@@ -128,7 +128,7 @@ func (p *parser) setting(key, value string) (err error) {
 
 func nodeOption(n *cluster.Node, key, value string) (err error) {
 	switch key {
-	case "zone", "rack":
+	case "zone", "rack", "region", "host":
 		n.Attributes[key] = value
 	case "disk":
 		n.Disk.Total, err = cluster.ParseBytes(value)
