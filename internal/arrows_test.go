@@ -27,6 +27,7 @@ var arrows = map[string][]string{
 	"internal/plan":              {"internal/cluster", "internal/model"},
 	"internal/whatif":            {"internal/cluster"},
 	"internal/rightsize":         {"internal/cluster", "internal/model"},
+	"internal/dispersion":        {"internal/cluster", "internal/model", "internal/plan"},
 	"internal/solver/clp":        {},
 	"internal/solver":            {"internal/cluster", "internal/model", "internal/solver/clp"},
 	"internal/solver/exhaustive": {"internal/model"},
@@ -35,7 +36,7 @@ var arrows = map[string][]string{
 	"internal/es":                {"internal/cluster"},
 	"internal/collector":         {"internal/cluster", "internal/es", "internal/version"},
 	"internal/mover":             {"internal/cluster", "internal/es", "internal/model", "internal/plan"},
-	"internal/rebalance":         {"internal/cluster", "internal/model", "internal/mover", "internal/plan", "internal/solver"},
+	"internal/rebalance":         {"internal/cluster", "internal/dispersion", "internal/model", "internal/mover", "internal/plan", "internal/solver"},
 	"internal/config":            {"internal/cluster", "internal/es", "internal/model", "internal/plan"},
 	"internal/metrics":           {"internal/cluster", "internal/model", "internal/plan"},
 	"internal/history":           {"internal/cluster", "internal/model", "internal/mover", "internal/plan"},
@@ -71,7 +72,7 @@ var bans = []struct {
 }
 
 // pure packages take values and return values: no clock, network, file, logger or goroutine.
-var pure = []string{"internal/cluster", "internal/model", "internal/plan", "internal/whatif", "internal/rightsize"}
+var pure = []string{"internal/cluster", "internal/model", "internal/plan", "internal/whatif", "internal/rightsize", "internal/dispersion"}
 
 func notPure(pkg string) bool { return !slices.Contains(pure, pkg) }
 

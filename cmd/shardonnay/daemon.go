@@ -30,13 +30,14 @@ import (
 // daemon is the loop with everything around it.
 type daemon struct {
 	series
-	loop    *rebalance.Loop
-	mover   *mover.Mover
-	history *history.History
-	session *session
-	log     *zap.Logger
-	started time.Time
-	zones   *zoneKeeper // nil where zones.mode is off
+	loop      *rebalance.Loop
+	mover     *mover.Mover
+	crossings *mover.Crossings
+	history   *history.History
+	session   *session
+	log       *zap.Logger
+	started   time.Time
+	zones     *zoneKeeper // nil where zones.mode is off
 }
 
 // series are the metrics of a daemon, and the registry that they are scraped from.
@@ -90,13 +91,19 @@ func newDaemon(s *session, current func() *config.Config, past *history.History,
 	if warning != "" {
 		log.Warn(warning)
 	}
+	if d.crossings, warning, err = mover.OpenCrossings(c.State.Dir); err != nil {
+		return nil, err
+	}
+	if warning != "" {
+		log.Warn(warning)
+	}
 	held, limits := lease(&c.Ownership, election), moverConfig(c)
 	held.Clock, limits.Clock = clock, clock
 	own := mover.NewOwnership(s.client, s.identity.Product, held)
 	d.mover = mover.New(s.client, s.identity, limits, ledger, own, d.observeMove)
 	d.loop = &rebalance.Loop{
 		Collector: collect, Solve: solveInWorker, Owner: own, Memory: ledger,
-		Carrier:  d.mover,
+		Carrier: d.mover, Crossings: d.crossings,
 		Settings: func() rebalance.Settings { return loopSettings(current()) },
 		Planned:  d.observePlan,
 		Observe:  d.observeCycle,
@@ -136,7 +143,12 @@ func loopSettings(c *config.Config) rebalance.Settings {
 		Mode: c.Mode, Interval: c.Cycle.Interval, Jitter: c.Cycle.Jitter, TimeLimit: c.Cycle.TimeLimit,
 		Deadline: c.Cycle.Deadline, CoolDown: c.Limits.CoolDown, Policy: policy, Solver: solverOptions(&c.Solver),
 		MaxMoves: c.Limits.MaxMovesPerCycle, MaxBytes: int64(c.Limits.MaxBytesPerCycle),
+		ShardCoolDown: c.Regions.CoolDown, Crossing: crossingLimits(&c.Regions),
 	}
+}
+
+func crossingLimits(c *config.Regions) mover.CrossingLimits {
+	return mover.CrossingLimits{Region: c.Attribute, Every: c.WANEvery, BytesPerHour: float64(c.WANBytesPerHour)}
 }
 
 func solverOptions(c *config.Solver) solver.Options {
@@ -210,11 +222,35 @@ func (d *daemon) observeCycle(s *rebalance.Summary) {
 			SimplexIterations: r.Counters.CLPIterations, Rounds: r.Counters.Rounds,
 		})
 	}
+	if s.Spread != nil {
+		d.metrics.ObserveRegions(regionMetrics(s, d.crossings))
+	}
 	if s.Plan != nil {
 		d.metrics.ObservePlan(s.Plan)
 		d.observePlan(s)
 	}
 	d.history.ObserveCycle(s.ID, s.Started, string(s.Outcome))
+}
+
+// regionMetrics is how far apart copies are, and what crosses between regions.
+func regionMetrics(s *rebalance.Summary, crossings *mover.Crossings) metrics.Regions {
+	r := metrics.Regions{
+		Dispersion: s.Spread.Dispersion.Now, RequiredOverload: s.Spread.RequiredOverload, CoolingShards: s.Spread.CoolingDown,
+		Excess: make(map[string]int), Missing: make(map[string]int), Crossed: make(map[[2]string]float64), Left: make(map[[2]string]float64),
+	}
+	for i := range s.Spread.Tiers {
+		r.Excess[s.Spread.Tiers[i].Tier] = s.Spread.Tiers[i].Excess.Now
+	}
+	for region, count := range s.Spread.Missing {
+		r.Missing[region] = count.Now
+	}
+	for link, bytes := range crossings.Crossed() {
+		r.Crossed[[2]string{link.From, link.To}] = bytes
+	}
+	for link, bytes := range crossings.Left() {
+		r.Left[[2]string{link.From, link.To}] = bytes
+	}
+	return r
 }
 
 // about is what the HTTP interface says beside what the loop knows.

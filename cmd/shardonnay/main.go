@@ -65,7 +65,7 @@ func newRoot() *cobra.Command {
 		return &cluster.Error{Class: cluster.Invalid, Op: "read the command line", Err: err, Hint: "See " + cmd.CommandPath() + " --help"}
 	})
 	root.AddCommand(
-		newRun(), newPlan(), newApply(), newCapture(), newSolve(), newSimulate(), newDemo(), newBench(), newDoctor(), newRelease(), newZones(),
+		newRun(), newPlan(), newApply(), newCapture(), newSolve(), newSimulate(), newDemo(), newBench(), newDoctor(), newRelease(), newZones(), newReport(),
 		newHealth(), newVersion(), newMan(), newWorker(),
 	)
 	for _, command := range root.Commands() {

@@ -11,6 +11,7 @@ import (
 	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/collector"
 	"github.com/shardonnay/shardonnay/internal/config"
+	"github.com/shardonnay/shardonnay/internal/mover"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
 	"github.com/shardonnay/shardonnay/internal/rightsize"
@@ -82,6 +83,9 @@ func runPlan(cmd *cobra.Command, f planFlags, output format) error {
 		return err
 	}
 	settings := loopSettings(&c)
+	if err := openPass(snapshot, &settings); err != nil {
+		return err
+	}
 	if f.rightSize {
 		progress.say("sizing for %d copies", len(supposed.Copies))
 		progress.done()
@@ -117,6 +121,23 @@ func runPlan(cmd *cobra.Command, f planFlags, output format) error {
 		return exitStatus(10)
 	}
 	return nil
+}
+
+// openPass lets copies cross between regions as in a pass of the daemon that does, with all the bytes there can be: what a
+// person asks for is a look ahead.
+func openPass(snapshot *cluster.Snapshot, settings *rebalance.Settings) error {
+	if settings.Policy.Regions == nil {
+		return nil
+	}
+	account, _, err := mover.OpenCrossings("")
+	if err != nil {
+		return err
+	}
+	limits := settings.Crossing
+	limits.Every = 1
+	wan, err := account.Pass(snapshot, limits)
+	settings.Policy.Regions.WAN.Left = wan.Left
+	return err
 }
 
 func parseChanges(texts []string) ([]whatif.Change, error) {

@@ -30,7 +30,9 @@ func parseLimits(texts map[string]string) (map[string]float64, error) {
 
 // rightSize answers how few nodes would carry what the snapshot shows, to which the changes have been made.
 func rightSize(w io.Writer, snapshot *cluster.Snapshot, policy *model.Policy, changes []whatif.Change, limits map[string]float64, output format) error {
-	built, err := model.Build(snapshot, policy)
+	plain := *policy
+	plain.Regions = nil // they scale what a node is to carry
+	built, err := model.Build(snapshot, &plain)
 	if err != nil {
 		return err
 	}

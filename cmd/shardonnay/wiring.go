@@ -62,6 +62,7 @@ func moverConfig(c *config.Config) mover.Config {
 		Limits: mover.Limits{
 			PerNodeIn: c.Limits.NodeIncoming, PerNodeOut: c.Limits.NodeOutgoing, Cluster: c.Limits.InFlight,
 			BytesInFlight: int64(c.Limits.InFlightBytes), PerIndex: c.Limits.PerIndex, PerZonePair: c.Limits.PerZonePair, Pause: pause,
+			BetweenRegions: c.Regions.WANInFlight, Region: c.Regions.Attribute,
 		},
 		Stops: mover.Stops{
 			AllowYellow: c.Stop.Status == "yellow", Settle: c.Stop.NodeSettle, PendingTasks: c.Stop.PendingTasks, TaskWait: c.Stop.TaskWait,

@@ -18,6 +18,7 @@ type Config struct {
 	Sampling   Sampling   `key:"sampling"`
 	Balance    Balance    `key:"balance"`
 	Pin        Pin        `key:"pin"`
+	Regions    Regions    `key:"regions"`
 	Limits     Limits     `key:"limits"`
 	Stop       Stop       `key:"stop"`
 	Ownership  Ownership  `key:"ownership"`
@@ -101,6 +102,34 @@ type Pin struct {
 	Indices    []string `key:"indices"`     // patterns of index names
 	Newest     bool     `key:"newest"`      // the index of each series that takes writes
 	WriteShare float64  `key:"write_share"` // ratio of its node's capacity that a copy's write load may be; 0 is off
+}
+
+// Regions say how the copies of a shard spread over regions, zones and hosts, and what may cross between regions.
+type Regions struct {
+	Attribute       string         `key:"attribute"`      // of nodes, names their region; empty turns everything here off
+	ZoneAttribute   string         `key:"zone_attribute"` // of nodes, names their zone
+	HostAttribute   string         `key:"host_attribute"` // of nodes, names their host; empty for their address
+	Remainder       string         `key:"remainder"`      // main or spread
+	Layout          []RegionLayout `key:"layout"`
+	Home            []RegionHome   `key:"home"`
+	Overload        float64        `key:"overload"`           // ratio above its fair share that a node may be loaded
+	CoolDown        time.Duration  `key:"cool_down"`          // of a shard of which a copy moved
+	WANFactor       float64        `key:"wan_factor"`         // on the bytes of moves between regions
+	WANEvery        int            `key:"wan_every"`          // cycles of which one lets copies cross
+	WANBytesPerHour Bytes          `key:"wan_bytes_per_hour"` // per pair of regions and direction; 0 is no limit
+	WANInFlight     int            `key:"wan_in_flight"`      // recoveries between regions at a time; 0 is no limit
+}
+
+// RegionLayout is how many copies of the shards of some indices are in which region.
+type RegionLayout struct {
+	Pattern string // of index names
+	Copies  map[string]int
+}
+
+// RegionHome is the home region of the primaries of some indices.
+type RegionHome struct {
+	Pattern string // of index names
+	Region  string
 }
 
 // Limits bound how much moves. 0 is no limit of ours; the server's own limits hold besides.
@@ -212,6 +241,10 @@ func Default() Config {
 			SpreadWeight: policy.SpreadWeight, GrowthShare: policy.GrowthShare,
 		},
 		Pin: Pin{Newest: policy.PinNewest, WriteShare: policy.PinWriteShare},
+		Regions: Regions{
+			ZoneAttribute: "zone", Remainder: string(model.RemainderMain), Overload: 0.1, CoolDown: 24 * time.Hour,
+			WANFactor: 4, WANEvery: 10, WANInFlight: 2,
+		},
 		Limits: Limits{
 			MaxMovesPerCycle: 20, MaxBytesPerCycle: 500 << 30, InFlight: 4, InFlightBytes: 200 << 30,
 			NodeIncoming: 2, NodeOutgoing: 2, PerIndex: 2, CoolDown: time.Hour,
@@ -257,7 +290,27 @@ func (c *Config) Policy() model.Policy {
 	for _, d := range c.Balance.Dimensions {
 		policy.Weights[d.Name] = d.Weight
 	}
+	policy.Regions = c.Regions.policy()
 	return policy
+}
+
+// policy is the regions as the model takes them; nil where they are off. What moved lately and what may cross is the
+// caller's to add.
+func (r *Regions) policy() *model.Regions {
+	if r.Attribute == "" {
+		return nil
+	}
+	regions := &model.Regions{
+		Region: r.Attribute, Zone: r.ZoneAttribute, Host: r.HostAttribute, Remainder: model.Remainder(r.Remainder),
+		Overload: r.Overload, WAN: model.WAN{Factor: r.WANFactor},
+	}
+	for _, layout := range r.Layout {
+		regions.Layouts = append(regions.Layouts, model.Layout(layout))
+	}
+	for _, home := range r.Home {
+		regions.Homes = append(regions.Homes, model.Home(home))
+	}
+	return regions
 }
 
 // measurable are the dimensions that can be configured, with their units.

@@ -107,6 +107,8 @@ func TestEveryKeyCanBeSetByEnvironmentAlone(t *testing.T) {
 		"log.level": "debug", "log.format": "json", "connection.aws.service": "aoss", "balance.write_factor": "3",
 		"zones.mode": "observe", "zones.attribute": "az", "zones.rotation": "20m", "zones.write_failover": "off", "zones.early_drain": "true",
 		"zones.exempt_indices": ".*,scratch-*", "zones.canary_index": "proof",
+		"regions.attribute": "region", "regions.zone_attribute": "az", "regions.host_attribute": "box", "regions.remainder": "spread",
+		"regions.layout": "logs-* eu=3 us=1,* eu=2 us=1", "regions.home": "logs-*=eu", "regions.wan_factor": "3", "regions.wan_bytes_per_hour": "6gb",
 	}
 	// These exclude others of the above; the tests of faults and secrets set them.
 	excluded := map[string]bool{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/shardonnay/shardonnay/internal/model"
 	"github.com/shardonnay/shardonnay/internal/plan"
 )
 
@@ -47,6 +48,8 @@ func (l *loader) validate(c *Config) {
 	l.ratio("balance.spread_weight", c.Balance.SpreadWeight, 0, 1000)
 	l.ratio("balance.growth_share", c.Balance.GrowthShare, 0, 0.5)
 	l.ratio("pin.write_share", c.Pin.WriteShare, 0, 1)
+
+	l.validateRegions(&c.Regions)
 
 	l.number("limits.max_moves_per_cycle", c.Limits.MaxMovesPerCycle, 0, 1_000_000)
 	l.number("limits.in_flight", c.Limits.InFlight, 0, 1000)
@@ -133,6 +136,33 @@ func (l *loader) validateConnection(c *Connection) {
 	}
 	if c.Username != "" || c.PasswordFile != "" || c.APIKeyFile != "" {
 		l.fault("connection.aws.region", "signed requests carry no other credentials; leave out username, password and API key")
+	}
+}
+
+func (l *loader) validateRegions(r *Regions) {
+	l.oneOf("regions.remainder", r.Remainder, string(model.RemainderMain), string(model.RemainderSpread))
+	l.ratio("regions.overload", r.Overload, 0, 100)
+	l.between("regions.cool_down", r.CoolDown, 0, 30*24*time.Hour)
+	l.ratio("regions.wan_factor", r.WANFactor, 1, 1000)
+	l.number("regions.wan_every", r.WANEvery, 1, 10_000)
+	l.number("regions.wan_in_flight", r.WANInFlight, 0, 1000)
+	if r.Attribute == "" {
+		for _, key := range []struct {
+			name  string
+			given int
+		}{{"regions.layout", len(r.Layout)}, {"regions.home", len(r.Home)}} {
+			if key.given > 0 {
+				l.fault(key.name, "given without regions.attribute; name the node attribute that holds the region, or leave both out")
+			}
+		}
+		return
+	}
+	for _, other := range []struct{ key, attribute string }{
+		{"regions.zone_attribute", r.ZoneAttribute}, {"regions.host_attribute", r.HostAttribute},
+	} {
+		if other.attribute == r.Attribute {
+			l.fault(other.key, "%q is the attribute of the region already; zones and hosts are told apart by others", other.attribute)
+		}
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -112,6 +114,52 @@ func (c Capacity) String() string {
 	}
 	return c.Node + " " + c.Dimension + "=" + amount
 }
+
+// UnmarshalText reads "logs-* eu=3 us=1".
+func (r *RegionLayout) UnmarshalText(text []byte) error {
+	bad := fmt.Errorf("%q is not a layout; write for example logs-* eu=3 us=1", text)
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return bad
+	}
+	r.Pattern, r.Copies = fields[0], make(map[string]int)
+	sum := 0
+	for _, field := range fields[1:] {
+		region, number, ok := strings.Cut(field, "=")
+		count, err := strconv.Atoi(number)
+		if _, twice := r.Copies[region]; !ok || region == "" || err != nil || count < 0 || count > 1000 || twice {
+			return bad
+		}
+		r.Copies[region] = count
+		sum += count
+	}
+	if sum == 0 {
+		return bad
+	}
+	return nil
+}
+
+// String is the form that UnmarshalText reads.
+func (r RegionLayout) String() string {
+	text := r.Pattern
+	for _, region := range slices.Sorted(maps.Keys(r.Copies)) {
+		text += " " + region + "=" + strconv.Itoa(r.Copies[region])
+	}
+	return text
+}
+
+// UnmarshalText reads "logs-*=eu".
+func (r *RegionHome) UnmarshalText(text []byte) error {
+	pattern, region, ok := strings.Cut(string(text), "=")
+	r.Pattern, r.Region = strings.TrimSpace(pattern), strings.TrimSpace(region)
+	if !ok || r.Pattern == "" || r.Region == "" {
+		return fmt.Errorf("%q is not a home region; write for example logs-*=eu", text)
+	}
+	return nil
+}
+
+// String is the form that UnmarshalText reads.
+func (r RegionHome) String() string { return r.Pattern + "=" + r.Region }
 
 // Window is a span of time that comes back every week, in a time zone of its own.
 type Window struct {

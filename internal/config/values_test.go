@@ -76,6 +76,27 @@ func TestCapacitiesReadWhatTheyWrite(t *testing.T) {
 	}
 }
 
+func TestRegionsReadWhatTheyWrite(t *testing.T) {
+	var layout RegionLayout
+	if err := layout.UnmarshalText([]byte("logs-* us=1  eu=3")); err != nil || layout.String() != "logs-* eu=3 us=1" {
+		t.Errorf("read %+v (%v)", layout, err)
+	}
+	for _, text := range []string{"", "logs-*", "logs-* eu", "logs-* eu=-1", "logs-* eu=x", "logs-* =1", "logs-* eu=1 eu=2", "logs-* eu=0"} {
+		if err := new(RegionLayout).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is taken for a layout", text)
+		}
+	}
+	var home RegionHome
+	if err := home.UnmarshalText([]byte("logs-* = eu")); err != nil || home.String() != "logs-*=eu" {
+		t.Errorf("read %+v (%v)", home, err)
+	}
+	for _, text := range []string{"", "logs-*", "=eu", "logs-*="} {
+		if err := new(RegionHome).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is taken for a home", text)
+		}
+	}
+}
+
 func TestDurationsAreShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", time.Minute: "1m", 90 * time.Second: "1m30s", time.Hour: "1h", 90 * time.Minute: "1h30m",

@@ -39,6 +39,11 @@ type Metrics struct {
 	objective, lowerBound, gap, captured    *gauges
 	planMoves, planBytes, verdicts, binding *gauges
 
+	dispersion, requiredOverload, coolingShards *gauges
+	tierExcess, regionMissing, wanTokens        *gauges
+	wanBytes                                    *prometheus.CounterVec
+	crossed                                     map[[2]string]float64 // as last reported
+
 	ownership, stopCondition   *gauges
 	considered, moves, refused *prometheus.CounterVec
 	movedBytes                 *prometheus.CounterVec
@@ -50,11 +55,12 @@ type Metrics struct {
 
 // New makes the metrics and registers them. With a nil registerer they work and are seen by nobody.
 func New(registerer prometheus.Registerer) *Metrics {
-	m := &Metrics{made: &builder{registerer: registerer}, underWay: make(map[string]int64)}
+	m := &Metrics{made: &builder{registerer: registerer}, underWay: make(map[string]int64), crossed: make(map[[2]string]float64)}
 	m.makeLoop()
 	m.makeCollect()
 	m.makeSolve()
 	m.makePlan()
+	m.makeRegions()
 	m.makeMove()
 	m.makeZones()
 	m.begin()
@@ -148,6 +154,21 @@ func (m *Metrics) makePlan() {
 	m.binding = b.gauge("plan_binding",
 		"How many of the last plan's verdicts name a decider, limit or setting as what binds. Deciders are always shown, the others while they bind.",
 		label{name: "binding"})
+}
+
+func (m *Metrics) makeRegions() {
+	b := m.made
+	from, to := label{name: "from"}, label{name: "to"}
+	m.dispersion = b.gauge("dispersion_ratio",
+		"Copies above the cap of a region, zone or host, at the tier where they are most, over all copies: 0 is as far apart as can be. These series are there with regions.attribute set only.")
+	m.tierExcess = b.gauge("tier_excess", "Copies above the caps of a tier, now.", label{"tier", tiers})
+	m.regionMissing = b.gauge("region_copies_missing", "Copies that shards lack in a region, which has fewer of them than it must. They come as soon as bytes may cross.", label{name: "region"})
+	m.requiredOverload = b.gauge("required_overload",
+		"How far above its fair share of bytes some node has to be for no two copies to be closer than they must, a ratio. Above regions.overload, dispersion stays above 0.")
+	m.coolingShards = b.gauge("cooldown_shards", "Shards that stay because a copy of theirs moved within regions.cool_down.")
+	m.wanBytes = b.counter("wan_bytes_total", "Size of the copies sent from one region to another, the server's own recoveries included.", from, to)
+	m.wanTokens = b.gauge("wan_tokens",
+		"Bytes that may still cross between two regions; below 0 after recoveries of the server that nobody could hold up. No series without regions.wan_bytes_per_hour.", from, to)
 }
 
 func (m *Metrics) makeMove() {

@@ -130,6 +130,10 @@ func afterOneCycle(t *testing.T) (*Metrics, *prometheus.Registry) {
 		CPU: 1500 * time.Millisecond, PeakMemory: 64 << 20,
 	})
 	m.ObservePlan(planOf())
+	m.ObserveRegions(Regions{
+		Dispersion: 0.019, RequiredOverload: 0.0606, Excess: map[string]int{"host": 3}, Missing: map[string]int{"eu": 0, "us": 2}, CoolingShards: 4,
+		Crossed: map[[2]string]float64{{"eu", "us"}: 500}, Left: map[[2]string]float64{{"eu", "us"}: 100, {"us", "eu"}: 600},
+	})
 	m.ObserveOwnership("us")
 	m.ObserveStop("node_busy")
 	m.ObserveMove(Move{ID: "c0", Bytes: 100})
@@ -365,9 +369,9 @@ func TestNodesWithoutANameOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Nothing of the cluster's size but its nodes may become a label.
+// Nothing of the cluster's size but its nodes, and the regions they are in, may become a label.
 func TestLabelsAreBounded(t *testing.T) {
-	bounded := strings.Fields("node zone dimension domain term binding version commit go clp cluster_name cluster_uuid distribution")
+	bounded := strings.Fields("node zone region from to dimension domain term binding version commit go clp cluster_name cluster_uuid distribution")
 	for _, d := range New(nil).made.definitions {
 		for _, name := range d.labels {
 			if d.values[name] == nil && !slices.Contains(bounded, name) {

@@ -176,6 +176,41 @@ func (m *Metrics) ObserveProblem(p *model.Problem, s *cluster.Snapshot) {
 	m.load.replace(load)
 }
 
+// Regions is how far apart copies are and what crosses between regions. Pairs of regions are from, to.
+type Regions struct {
+	Dispersion, RequiredOverload float64        // ratios
+	Excess                       map[string]int // per tier, copies
+	Missing                      map[string]int // per region, copies
+	CoolingShards                int
+	Crossed                      map[[2]string]float64 // bytes since the account was opened
+	Left                         map[[2]string]float64 // bytes; nil without a limit
+}
+
+// ObserveRegions shows how far apart copies are, and counts what has crossed since the last call.
+func (m *Metrics) ObserveRegions(r Regions) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dispersion.set(r.Dispersion)
+	m.requiredOverload.set(r.RequiredOverload)
+	m.coolingShards.set(float64(r.CoolingShards))
+	for _, tier := range tiers {
+		m.tierExcess.set(float64(r.Excess[tier]), tier)
+	}
+	var missing, left []value
+	for region, copies := range r.Missing {
+		missing = append(missing, value{[]string{region}, float64(copies)})
+	}
+	m.regionMissing.replace(missing)
+	for link, bytes := range r.Left {
+		left = append(left, value{link[:], bytes})
+	}
+	m.wanTokens.replace(left)
+	for link, bytes := range r.Crossed {
+		m.wanBytes.WithLabelValues(link[:]...).Add(max(0, bytes-m.crossed[link]))
+		m.crossed[link] = bytes
+	}
+}
+
 // Solve is what a solve came to and what it took; it has the figures of solver.Result.
 type Solve struct {
 	Status                                              string

@@ -40,6 +40,8 @@ var (
 		string(plan.SingleSample), string(plan.SolverLimit), string(plan.Zones),
 	}
 
+	tiers = model.TierNames[:]
+
 	results = []string{"landed", "refused", "stale", "cancelled", "expired", "lost", "skipped"}
 	reasons = []string{
 		"status", "no_master", "master_busy", "unassigned", "recovering", "node_missing", "node_joined", "shutdown", "allocation_disabled",

@@ -54,9 +54,12 @@ func Build(s *cluster.Snapshot, policy *Policy) (*Built, error) {
 	}
 	b.markMustLeave()
 	b.prices()
+	if b.Regional() {
+		regions.shares()
+		regions.prices()
+	}
 	b.noise()
 	if b.Regional() {
-		regions.prices()
 		regions.overload()
 	}
 	return b, nil

@@ -80,6 +80,11 @@ func Check(p *Problem, node []int32) []Violation {
 	}
 	for d, dimension := range p.Dimensions {
 		loadBefore, loadAfter := p.loadOf(before, d), p.loadOf(node, d)
+		for c := range p.Copies {
+			if k := &p.Copies[c]; k.MustLeave && node[c] != k.Node {
+				loadAfter[node[c]] -= k.Load[d] // where it has to go it may
+			}
+		}
 		for n := range p.Nodes {
 			if limit := p.Nodes[n].maxLoad(d); limit > 0 && loadAfter[n] > max(limit, loadBefore[n])*(1+diskSlack) {
 				broken("overload", "%s would carry %g of at most %g in %s", p.Nodes[n].ID, loadAfter[n], limit, dimension.Name)

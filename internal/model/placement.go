@@ -41,6 +41,7 @@ type Placement struct {
 	tables []tierTable // as Problem.TierTables
 	tolls  [][]toll    // per copy; nil where no copy has any
 	limit  []float64   // node-major: most load; 0 is no bound; nil where no node has any
+	spared []float64   // node-major: load that copies brought which had to leave another node; no limit is for them
 
 	steady []bool // per group: nothing above caps or below floors in the present state; legal moves keep it so
 
@@ -278,7 +279,7 @@ func (s *Placement) prepareLimits() {
 		for d := range s.d {
 			if most := s.p.Nodes[n].maxLoad(d); most > 0 {
 				if s.limit == nil {
-					s.limit = make([]float64, len(s.p.Nodes)*s.d)
+					s.limit, s.spared = make([]float64, len(s.p.Nodes)*s.d), make([]float64, len(s.p.Nodes)*s.d)
 				}
 				s.limit[n*s.d+d] = max(most, s.sum[n*s.d+d]) * (1 + diskSlack/2)
 			}
@@ -304,28 +305,44 @@ func (s *Placement) Bears(c int, n int32) bool { return s.bears(n, c, -1) }
 // Overloaded tells whether node n carries more than its limits of load, and more than in the present state.
 func (s *Placement) Overloaded(n int32) bool {
 	for d := range s.d {
-		if i := int(n)*s.d + d; s.limit != nil && s.limit[i] > 0 && s.sum[i] > s.limit[i] {
+		if i := int(n)*s.d + d; s.limit != nil && s.limit[i] > 0 && s.sum[i]-s.spared[i] > s.limit[i] {
 			return true
 		}
 	}
 	return false
 }
 
-// bears tells whether node n may carry so much more of a copy's load, less that of one that leaves it (-1 for none).
+// bears tells whether node n may carry so much more of a copy's load, less that of one that leaves it (-1 for none). One
+// that has to leave another node always comes.
 func (s *Placement) bears(n int32, c, less int) bool {
-	if s.limit == nil {
+	if s.limit == nil || s.spares(c, n) {
 		return true
 	}
 	for d := range s.d {
 		more := s.load[c*s.d+d]
-		if less >= 0 {
+		if less >= 0 && !s.spares(less, n) {
 			more -= s.load[less*s.d+d]
 		}
-		if i := int(n)*s.d + d; more > 0 && s.limit[i] > 0 && s.sum[i]+more > s.limit[i] {
+		if i := int(n)*s.d + d; more > 0 && s.limit[i] > 0 && s.sum[i]-s.spared[i]+more > s.limit[i] {
 			return false
 		}
 	}
 	return true
+}
+
+// spares tells whether node n's limits of load are not for copy c: it has to leave another node.
+func (s *Placement) spares(c int, n int32) bool {
+	k := &s.p.Copies[c]
+	return k.MustLeave && n != k.Node
+}
+
+// spare counts the load of copy c, if it is spared on node n, as come or gone.
+func (s *Placement) spare(c int, n int32, sign float64) {
+	if s.limit != nil && s.spares(c, n) {
+		for d, l := range s.load[c*s.d : c*s.d+s.d] {
+			s.spared[int(n)*s.d+d] += sign * l
+		}
+	}
 }
 
 func (s *Placement) prepareIndices() {
@@ -356,6 +373,7 @@ func (s *Placement) sumUp() {
 	clear(s.sum)
 	clear(s.count)
 	clear(s.excess)
+	clear(s.spared)
 	s.perIndex.clear()
 	s.balance, s.spreadCost, s.moveTotal, s.bytesMoved, s.moves, s.stayed = 0, 0, 0, 0, 0, 0
 	for n := range s.p.Nodes {
@@ -369,6 +387,7 @@ func (s *Placement) sumUp() {
 		}
 		s.used[n] += k.Bytes
 		s.count[n]++
+		s.spare(c, n, 1)
 		if i := s.p.Groups[k.Group].Index; s.counted(i) {
 			now := s.perIndex.at(i, n)
 			now.now++
@@ -498,7 +517,7 @@ func (s *Placement) phi(r float64) float64 {
 // Clone is a placement of its own that starts where s is. What never changes is shared.
 func (s *Placement) Clone() *Placement {
 	clone := *s
-	for _, list := range []*[]float64{&clone.sum, &clone.cost, &clone.used} {
+	for _, list := range []*[]float64{&clone.sum, &clone.cost, &clone.used, &clone.spared} {
 		*list = slices.Clone(*list)
 	}
 	clone.node, clone.count, clone.excess = slices.Clone(s.node), slices.Clone(s.count), slices.Clone(s.excess)
@@ -866,6 +885,8 @@ func (s *Placement) Move(c int, n int32) {
 			s.spreadCost += s.spread[i]
 		}
 	}
+	s.spare(c, a, -1)
+	s.spare(c, n, 1)
 	if s.tolls != nil {
 		if a != k.Node {
 			s.moveTotal -= s.toll(c, a)

@@ -301,7 +301,94 @@ func (x *regional) ranks(c int32, members []int32) int32 {
 	return int32(len(x.b.Problem.TollTables) - 1)
 }
 
-// overload limits every node's load, where even hosts would ask too much of small ones.
+// shares scales the nodes' capacities by region, so that a fair share is one that the wishes about regions permit: with
+// three copies in one region and one in the other, nodes of the first are to carry three times as much. Within a region
+// capacities keep their proportions.
+func (x *regional) shares() {
+	b, p := x.b, x.b.Problem
+	domains, ofNode := p.Domains()
+	domainOf := make(map[int32]int)
+	for i := range domains {
+		for _, class := range domains[i].Classes {
+			domainOf[class] = i
+		}
+	}
+	type place struct {
+		domain int
+		region string
+	}
+	for d := range p.Dimensions {
+		capacity, sum := make(map[place]float64), make([]float64, len(domains))
+		for n := range p.Nodes {
+			if i := ofNode[n]; i >= 0 {
+				capacity[place{int(i), b.Tier(int32(n), regionTier)}] += p.Nodes[n].Capacity[d]
+				sum[i] += p.Nodes[n].Capacity[d]
+			}
+		}
+		load, copies := make([]float64, len(p.Groups)), make([]int, len(p.Groups))
+		for c := range p.Copies {
+			load[p.Copies[c].Group] += p.Copies[c].Load[d]
+			copies[p.Copies[c].Group]++
+		}
+		wanted, all := make(map[place]float64), make([]float64, len(domains))
+		for g := range p.Groups {
+			if load[g] == 0 {
+				continue
+			}
+			i, w := domainOf[p.Groups[g].Class], b.Wishes[g]
+			regions := sortedKeys(w.Caps[regionTier])
+			weights, least, most := make([]float64, len(regions)), make([]float64, len(regions)), make([]float64, len(regions))
+			for r, region := range regions {
+				weights[r], least[r], most[r] = capacity[place{i, region}], float64(w.Floors[region]), float64(w.Caps[regionTier][region])
+			}
+			for r, part := range Divide(float64(copies[g]), weights, least, most) {
+				wanted[place{i, regions[r]}] += load[g] * part / float64(copies[g])
+				all[i] += load[g] * part / float64(copies[g])
+			}
+		}
+		for n := range p.Nodes {
+			i := ofNode[n]
+			if i < 0 || all[i] == 0 {
+				continue
+			}
+			at := place{int(i), b.Tier(int32(n), regionTier)}
+			if capacity[at] > 0 {
+				p.Nodes[n].Capacity[d] *= wanted[at] / all[i] * sum[i] / capacity[at]
+			}
+		}
+	}
+}
+
+// Divide shares an amount out by weight, within the bounds of each, as far as these permit.
+func Divide(amount float64, weights, least, most []float64) []float64 {
+	at := func(scale float64) (parts []float64, sum float64) {
+		parts = make([]float64, len(weights))
+		for i, weight := range weights {
+			parts[i] = min(most[i], max(least[i], scale*weight))
+			sum += parts[i]
+		}
+		return parts, sum
+	}
+	low, high := 0.0, 1.0
+	for i, weight := range weights {
+		if weight > 0 {
+			high = max(high, most[i]/weight)
+		}
+	}
+	for range 100 { // halves the range each time: the digits of a double are spent before
+		middle := (low + high) / 2
+		if _, sum := at(middle); sum < amount {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	parts, _ := at(high)
+	return parts
+}
+
+// overload limits every node's load, where even hosts would ask too much of small ones. A node below its share may take a
+// copy whatever its size, so that there is always one that may.
 func (x *regional) overload() {
 	p := x.b.Problem
 	domains, ofNode := p.Domains()
@@ -328,11 +415,9 @@ func (x *regional) overload() {
 		}
 		p.Nodes[n].MaxLoad = make([]float64, len(p.Dimensions))
 		for d := range p.Dimensions {
-			if fair := p.Nodes[n].Capacity[d] * domains[i].Mean[d]; p.Dimensions[d].Weight > 0 {
-				p.Nodes[n].MaxLoad[d] = (1+x.policy.Overload)*fair + largest[i][d]
-				if fair == 0 {
-					p.Nodes[n].MaxLoad[d] = 0 // no share, no limit
-				}
+			// Without a share there is no limit: what is there or comes is what the prices let come.
+			if fair := p.Nodes[n].Capacity[d] * domains[i].Mean[d]; fair > 0 && p.Dimensions[d].Weight > 0 {
+				p.Nodes[n].MaxLoad[d] = max((1+x.policy.Overload)*fair, fair+largest[i][d])
 			}
 		}
 	}
@@ -366,3 +451,6 @@ func (b *Built) sourceRegion(copies []int32) string {
 	}
 	return ""
 }
+
+// Zoned tells whether zones are told apart.
+func (b *Built) Zoned() bool { return b.topology != nil && b.topology.zones }

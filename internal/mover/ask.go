@@ -60,7 +60,7 @@ func (c *carrying) dropDependents() {
 // end here. stop is why some that are left have to wait.
 func (c *carrying) pick(l *look) (batch []*flight, stop *Stop) {
 	half := c.m.clock.Now().Before(c.m.calmUntil)
-	g := newGate(c.m.config.Limits, &l.settings, c.zone, half)
+	g := newGate(c.m.config.Limits, &l.settings, c.zone, c.region, half)
 	c.countUnderWay(g, l)
 	most := c.m.config.Limits.PerRequest
 	if most <= 0 {

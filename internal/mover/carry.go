@@ -193,6 +193,15 @@ func (c *carrying) zone(id cluster.NodeID) string {
 	return c.s.Zone(at)
 }
 
+// region is where a node stands by the attribute of the limits; empty without one.
+func (c *carrying) region(id cluster.NodeID) string {
+	at := c.s.NodeAt(id)
+	if at == cluster.None {
+		return ""
+	}
+	return c.s.Nodes[at].Attributes[c.m.config.Limits.Region]
+}
+
 func (c *carrying) nodeName(l *look, id cluster.NodeID) string {
 	if node := l.nodes[id]; node != nil && node.Name != "" {
 		return node.Name

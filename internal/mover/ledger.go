@@ -1,16 +1,11 @@
 package mover
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/model"
 	"github.com/shardonnay/shardonnay/internal/plan"
 )
 
@@ -18,7 +13,8 @@ import (
 // those that ended within a day, against going back and forth. Losing it costs that memory and nothing else: what is under
 // way stands in the cluster's routing table. It is for one goroutine at a time.
 type Ledger struct {
-	path    string // empty keeps it in memory
+	file    stateFile
+	memory  time.Duration // how long an ended move is remembered
 	entries []entry
 }
 
@@ -36,7 +32,7 @@ type entry struct {
 const (
 	ledgerFile    = "moves.json"
 	ledgerVersion = 1
-	// ledgerMemory is how long an ended move is remembered: through a day's cycle of load, which is what could make moving
+	// ledgerMemory is how long an ended move is remembered at least: through a day's cycle of load, which is what could make moving
 	// back and forth look worth it.
 	ledgerMemory = 24 * time.Hour
 	// returnFactor is how many times what a move gained going back has to gain. A guess: load that really turned around
@@ -52,66 +48,20 @@ type ledgerContent struct {
 // OpenLedger reads the ledger in a folder, which is made where it is missing; an empty name keeps it in memory. A file
 // that cannot be understood is put aside, and the warning says so.
 func OpenLedger(dir string) (l *Ledger, warning string, err error) {
-	l = &Ledger{}
-	if dir == "" {
-		return l, "", nil
-	}
-	failed := func(err error) error {
-		return &cluster.Error{
-			Class: cluster.Invalid, Op: "open the ledger of moves", What: l.path, Err: err,
-			Hint: "Make state.dir a folder that this user can write to",
-		}
-	}
-	l.path = filepath.Join(dir, ledgerFile)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, "", failed(err)
-	}
-	text, err := os.ReadFile(l.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return l, "", nil
-	}
-	if err != nil {
-		return nil, "", failed(err)
-	}
+	l = &Ledger{memory: ledgerMemory, file: stateFile{name: ledgerFile, what: "the ledger of moves", lost: "recent moves are forgotten"}}
 	var content ledgerContent
-	if err := json.Unmarshal(text, &content); err != nil || content.Version != ledgerVersion {
-		aside := l.path + ".broken"
-		if err := os.Rename(l.path, aside); err != nil {
-			return nil, "", failed(err)
-		}
-		return l, fmt.Sprintf("the ledger of moves %s could not be read and is now %s; recent moves are forgotten", l.path, aside), nil
+	warning, err = l.file.open(dir, &content, func() bool { return content.Version == ledgerVersion })
+	if err != nil {
+		return nil, "", err
 	}
 	l.entries = content.Moves
-	return l, "", nil
+	return l, warning, nil
 }
 
 // save writes the ledger as a whole, so that a crash leaves the old one or the new one.
 func (l *Ledger) save(now time.Time) error {
-	l.entries = slices.DeleteFunc(l.entries, func(e entry) bool { return !e.Ended.IsZero() && now.Sub(e.Ended) > ledgerMemory })
-	if l.path == "" {
-		return nil
-	}
-	failed := func(err error) error {
-		return &cluster.Error{
-			Class: cluster.Invalid, Op: "write the ledger of moves", What: l.path, Err: err, Hint: "Make room on the disk and check the permissions of state.dir",
-		}
-	}
-	text, err := json.Marshal(ledgerContent{ledgerVersion, l.entries})
-	if err != nil {
-		return failed(err)
-	}
-	file, err := os.CreateTemp(filepath.Dir(l.path), ledgerFile+".*")
-	if err != nil {
-		return failed(err)
-	}
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = os.Rename(file.Name(), l.path)
-	}
-	if err != nil {
-		return failed(errors.Join(err, os.Remove(file.Name())))
-	}
-	return nil
+	l.entries = slices.DeleteFunc(l.entries, func(e entry) bool { return !e.Ended.IsZero() && now.Sub(e.Ended) > l.memory })
+	return l.file.save(ledgerContent{ledgerVersion, l.entries})
 }
 
 // requested writes moves down before they are asked for, so that none can be under way without being known.
@@ -167,6 +117,18 @@ func (l *Ledger) CoolingDown(now time.Time, d time.Duration) map[string]struct{}
 			cooling[e.NewID] = struct{}{}
 		} else {
 			cooling[e.Move.AllocationID] = struct{}{} // where it was; the next try comes after a pause too
+		}
+	}
+	return cooling
+}
+
+// ShardsCoolingDown is the shards of which a copy landed elsewhere within d before now: for model.Regions.
+func (l *Ledger) ShardsCoolingDown(now time.Time, d time.Duration) map[model.ShardID]struct{} {
+	l.memory = max(ledgerMemory, d)
+	cooling := make(map[model.ShardID]struct{})
+	for i := range l.entries {
+		if e := &l.entries[i]; e.State == Landed && now.Sub(e.Ended) < d {
+			cooling[model.ShardID{IndexUUID: e.Move.IndexUUID, Shard: int32(e.Move.Shard)}] = struct{}{}
 		}
 	}
 	return cooling

@@ -563,6 +563,7 @@ func TestGate(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	open := &cluster.Settings{IncomingRecoveries: -1, OutgoingRecoveries: -1, ConcurrentRecoveries: -1}
 	zone := func(id cluster.NodeID) string { return string(id[:1]) }
+	region := zone // no two zones share one here
 	under := []transfer{{"i", "a1", "b1", 10}, {"j", "a1", "a2", 10}}
 	for _, test := range []struct {
 		name    string
@@ -583,6 +584,9 @@ func TestGate(t *testing.T) {
 		{"index", Limits{PerIndex: 1}, *open, false, transfer{"i", "c1", "c2", 1}, "the limit of 1 relocations of an index is reached"},
 		{"zone pair", Limits{PerZonePair: 1}, *open, false, transfer{"k", "a2", "b2", 1}, "the limit of 1 relocations from one zone to another is reached"},
 		{"the other direction", Limits{PerZonePair: 1}, *open, false, transfer{"k", "b2", "a2", 1}, ""},
+		{"between regions", Limits{BetweenRegions: 1}, *open, false, transfer{"k", "d2", "e2", 1}, "the limit of 1 relocations between regions is reached"},
+		{"fewer between regions", Limits{BetweenRegions: 2}, *open, false, transfer{"k", "d2", "e2", 1}, ""},
+		{"within a region", Limits{BetweenRegions: 1}, *open, false, transfer{"k", "a2", "a3", 1}, ""},
 		{"within a zone", Limits{PerZonePair: 1}, *open, false, transfer{"k", "a2", "a3", 1}, ""},
 		{"bytes", Limits{BytesInFlight: 25}, *open, false, transfer{"k", "c1", "c2", 6}, "20 bytes are in flight and 6 more would pass the limit of 25"},
 		{"bytes just fit", Limits{BytesInFlight: 25}, *open, false, transfer{"k", "c1", "c2", 5}, ""},
@@ -591,7 +595,7 @@ func TestGate(t *testing.T) {
 		{"pause", Limits{Pause: []Window{noon{}}}, *open, false, transfer{"k", "c1", "c2", 1}, "the pause window noon is open"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g := newGate(test.limits, &test.servers, zone, test.half)
+			g := newGate(test.limits, &test.servers, zone, region, test.half)
 			for _, transfer := range under {
 				g.add(transfer)
 			}
@@ -600,7 +604,7 @@ func TestGate(t *testing.T) {
 			}
 		})
 	}
-	alone := newGate(Limits{BytesInFlight: 5}, open, zone, false)
+	alone := newGate(Limits{BytesInFlight: 5}, open, zone, region, false)
 	if got := alone.admits(transfer{"k", "c1", "c2", 6}, now); got != "" {
 		t.Errorf("a move larger than the limit, alone: %s", got)
 	}

@@ -42,6 +42,9 @@ func (s *sequencer) explain(c int, to int32, gain float64) (Reason, string) {
 		if depth, under := s.outsideTiers(c, to, group.TierFloors, false); under {
 			return ForFloor, fmt.Sprintf("more copies of %s in %s", group.Name, s.p.Nodes[to].Tiers[depth])
 		}
+		if reason, text := s.explainRegions(c, to); reason != "" {
+			return reason, text
+		}
 		index := group.Index
 		count := s.copiesOn(index, from)
 		return ForSpread, fmt.Sprintf("%s %d -> %d copies of %s", source, count, count-1, s.p.Indices[index].Name)

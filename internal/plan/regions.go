@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 
 	"github.com/shardonnay/shardonnay/internal/model"
@@ -77,6 +78,30 @@ func (s *sequencer) restoresFloor(group, to int32) bool {
 		}
 	}
 	return there < s.b.Wishes[group].Floors[region]
+}
+
+// explainRegions says which wish about regions, zones or hosts copy c fulfils by going to node to, the outermost first; no
+// reason where it fulfils none.
+func (s *sequencer) explainRegions(c int, to int32) (Reason, string) {
+	if !s.regional() {
+		return "", ""
+	}
+	group, from := s.p.Copies[c].Group, s.place.Node(c)
+	if region := s.b.Tier(to, 0); region != s.b.Tier(from, 0) && s.restoresFloor(group, to) {
+		return ForFloor, fmt.Sprintf("more copies of %s in %s", s.p.Groups[group].Name, region)
+	}
+	for tier := range model.TierNames {
+		value, there := s.b.Tier(from, tier), 0
+		for _, other := range s.place.Group(group) {
+			if s.b.Tier(s.place.Node(int(other)), tier) == value {
+				there++
+			}
+		}
+		if most, capped := s.b.Wishes[group].Caps[tier][value]; capped && there > most && s.b.Tier(to, tier) != value {
+			return ForTier, fmt.Sprintf("fewer copies of %s in %s", s.p.Groups[group].Name, value)
+		}
+	}
+	return "", ""
 }
 
 // sameGroupTwice tells whether a chain moves two copies of one shard.

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/dispersion"
 	"github.com/shardonnay/shardonnay/internal/model"
 	"github.com/shardonnay/shardonnay/internal/mover"
 	"github.com/shardonnay/shardonnay/internal/plan"
@@ -45,6 +46,13 @@ type Owner interface {
 type Memory interface {
 	CoolingDown(now time.Time, d time.Duration) map[string]struct{}
 	Returns(now time.Time) map[string]plan.Return
+	ShardsCoolingDown(now time.Time, d time.Duration) map[model.ShardID]struct{}
+}
+
+// Crossings keeps account of what crosses between regions; *mover.Crossings is one.
+type Crossings interface {
+	Pass(s *cluster.Snapshot, l mover.CrossingLimits) (model.WAN, error)
+	Spend(moves []plan.Move) error
 }
 
 // Settings are what a cycle reads of the configuration. They may differ from one cycle to the next.
@@ -59,6 +67,9 @@ type Settings struct {
 	Solver    solver.Options
 	MaxMoves  int   // of one plan; 0 is no limit
 	MaxBytes  int64 // of one plan; 0 is no limit
+
+	ShardCoolDown time.Duration // of a shard of which a copy moved; of account where Policy has regions, as is
+	Crossing      mover.CrossingLimits
 }
 
 // Overdue is how long after its last sign of life a loop counts as hanging: three intervals and the time its steps may
@@ -72,6 +83,7 @@ type Loop struct {
 	Carrier   Carrier
 	Owner     Owner
 	Memory    Memory
+	Crossings Crossings       // asked where the policy has regions
 	Settings  func() Settings // asked at the start of every cycle
 	Hold      func() string   // asked before a plan is carried out: why copies are to stay for now, empty where they need not; may be nil
 	Planned   func(*Summary)  // called when a plan is about to be carried out, which may take long; may be nil
@@ -271,6 +283,16 @@ func (l *Loop) think(ctx context.Context, s *Summary, settings Settings) error {
 	}
 	now := s.Snapshot.TakenAt
 	settings.Policy.CoolingDown = l.Memory.CoolingDown(now, settings.CoolDown)
+	if settings.Policy.Regions != nil {
+		regions := *settings.Policy.Regions
+		regions.CoolingDown = l.Memory.ShardsCoolingDown(now, settings.ShardCoolDown)
+		wan, err := l.Crossings.Pass(s.Snapshot, settings.Crossing)
+		if err != nil {
+			return err
+		}
+		regions.WAN.Closed, regions.WAN.Left = wan.Closed, wan.Left
+		settings.Policy.Regions = &regions
+	}
 	settings.Solver.Warm = l.warm
 	err = s.decide(ctx, settings, l.Solve, l.Memory.Returns(now))
 	if err == nil {
@@ -309,6 +331,9 @@ func (s *Summary) decide(ctx context.Context, settings Settings, solve SolveFunc
 			Mode: s.Mode, CreatedAt: s.Snapshot.TakenAt, MaxMoves: settings.MaxMoves, MaxBytes: settings.MaxBytes,
 			Taken: s.Snapshot, Returns: returns,
 		})
+		if err == nil && settings.Policy.Regions != nil {
+			s.Spread = dispersion.Of(built, s.Plan, s.Result.Assignment)
+		}
 		return err
 	})
 }
@@ -342,6 +367,9 @@ func (l *Loop) carry(ctx context.Context, s *Summary, settings Settings) error {
 	started := time.Now()
 	report, err := l.Carrier.Carry(ctx, s.Plan, s.Snapshot)
 	s.Took[Move], s.Report = time.Since(started), &report
+	if settings.Policy.Regions != nil {
+		err = errors.Join(err, l.Crossings.Spend(report.Asked()))
+	}
 	if err != nil {
 		return err
 	}

@@ -122,6 +122,8 @@ func (s *stageSet) Release(context.Context, *cluster.Snapshot) (mover.Released, 
 func (s *stageSet) CoolingDown(time.Time, time.Duration) map[string]struct{} { return nil }
 func (s *stageSet) Returns(time.Time) map[string]plan.Return                 { return nil }
 
+func (s *stageSet) ShardsCoolingDown(time.Time, time.Duration) map[model.ShardID]struct{} { return nil }
+
 func TestCycleOutcomes(t *testing.T) {
 	incomplete := &cluster.Error{Class: cluster.Incomplete, Op: "collect", Err: errors.New("node n2 did not answer")}
 	for _, c := range []struct {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/dispersion"
 	"github.com/shardonnay/shardonnay/internal/model"
 	"github.com/shardonnay/shardonnay/internal/mover"
 	"github.com/shardonnay/shardonnay/internal/plan"
@@ -70,6 +71,7 @@ type Summary struct {
 	Problem  *model.Problem
 	Result   *solver.Result
 	Plan     *plan.Plan
+	Spread   *dispersion.Report // of copies over regions, zones and hosts; nil where the policy has no regions
 	Report   *mover.Report
 	Hold     *mover.Hold // why moving is not ours to do; nil where it is, or was not asked for
 }

@@ -476,7 +476,7 @@ func (q *pricer) group(g int32, s *scratch) priced {
 		slices.SortStableFunc(list, func(a, b candidate) int { return order(a.cost, b.cost) })
 		alone += list[0].cost
 	}
-	if len(members) > enumerated {
+	if len(members) > enumerated || q.tooMany(g, s) {
 		result.least = min(result.stay, alone)
 		return result
 	}
@@ -493,6 +493,22 @@ func (q *pricer) group(g int32, s *scratch) priced {
 		}
 	}
 	return result
+}
+
+// enumeratedWishes is how many placements of a group that has wishes are tried at most. What wishes cost is above all else
+// by orders of magnitude, so that nothing is cut off while any are open: four copies in nine zones would be a million.
+const enumeratedWishes = 4096
+
+// tooMany tells whether that is passed by the candidates of group g.
+func (q *pricer) tooMany(g int32, s *scratch) bool {
+	if len(q.f.p.Groups[g].TierTables) == 0 {
+		return false
+	}
+	placements := 1
+	for i := range q.f.group(g) {
+		placements *= len(s.candidates[i])
+	}
+	return placements > enumeratedWishes
 }
 
 // order compares numbers for sorting.
