@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -59,7 +60,30 @@ func newPlan() *cobra.Command {
 	return cmd
 }
 
+// fit refuses flags that would be without effect: there is either a plan or an answer of --right-size.
+func (f *planFlags) fit() error {
+	var given string
+	switch {
+	case !f.rightSize && len(f.limits) > 0:
+		return &cluster.Error{Class: cluster.Invalid, Op: "use", What: "--limit", Err: errors.New("a plan knows no such limits"), Hint: "Give --right-size as well"}
+	case !f.rightSize:
+		return nil
+	case f.save != "":
+		given = "--save"
+	case f.dump != "":
+		given = "--dump-problem"
+	case f.detailed:
+		given = "--detailed-exit-code"
+	default:
+		return nil
+	}
+	return &cluster.Error{Class: cluster.Invalid, Op: "use", What: given, Err: errors.New("--right-size makes no plan"), Hint: "Leave out one of the two"}
+}
+
 func runPlan(cmd *cobra.Command, f planFlags, output format) error {
+	if err := f.fit(); err != nil {
+		return err
+	}
 	c, err := loadConfig(cmd)
 	if err != nil {
 		return err

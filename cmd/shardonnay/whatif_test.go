@@ -86,6 +86,10 @@ func TestRightSize(t *testing.T) {
 		t.Error(table)
 	}
 	execute(t, "plan", "--capture", captured, "--right-size", "--limit", "search=2").expect(t, 2, "a share above 0 and at most 1")
+	for _, ofAPlan := range [][]string{{"--save", filepath.Join(t.TempDir(), "plan.json")}, {"--dump-problem", filepath.Join(t.TempDir(), "problem")}, {"--detailed-exit-code"}} {
+		execute(t, append([]string{"plan", "--capture", captured, "--right-size"}, ofAPlan...)...).expect(t, 2, "right-size", ofAPlan[0][2:])
+	}
+	execute(t, "plan", "--capture", captured, "--limit", "search=0.5").expect(t, 2, "--limit", "--right-size")
 	execute(t, "plan", "--capture", captured, "--right-size", "--limit", "search=half").expect(t, 2, `"half" is not a number`)
 }
 

@@ -22,6 +22,7 @@ type Status struct {
 	MayPause  bool            `json:"may_pause"` // a token is configured
 	Alive     string          `json:"alive"`     // what is wrong with the loop; empty where nothing is
 	Ready     string          `json:"ready"`     // what is missing; empty where nothing is
+	Waiting   string          `json:"waiting"`   // "waiting: NAME leads" of an instance that is ready and does nothing; else empty
 	Owner     rebalance.Owned `json:"owner"`     // empty while nobody can tell, as before the first cycle has ended
 	Stop      *Stop           `json:"stop"`      // what keeps moves from being asked for; null where nothing does
 	Cycle     *Cycle          `json:"cycle"`     // the last that ended; null before that
@@ -86,8 +87,10 @@ func statusOf(daemon Daemon, past *history.History, o *Options, now time.Time) S
 		Mode: o.Mode, IntervalS: o.Interval.Seconds(), Paused: daemon.Paused(), MayPause: o.Token != "",
 		Alive: textOf(daemon.Alive(now)),
 	}
-	_, missing := daemon.Ready()
-	s.Ready = textOf(missing)
+	says, missing := daemon.Ready()
+	if s.Ready = textOf(missing); says != "" && says != rebalance.Working {
+		s.Waiting = says
+	}
 	s.InFlight.Moves, s.InFlight.Bytes = past.InFlight()
 	s.Changes.Samples, s.Changes.Moves = past.Changes()
 	latest := daemon.Latest()

@@ -40,6 +40,10 @@ func TestStatus(t *testing.T) {
 		t.Errorf("just started: %+v", s)
 	}
 
+	if waits := statusOf(&fakeDaemon{waits: "waiting: b leads"}, past, o, at); waits.Waiting != "waiting: b leads" || waits.Ready != "" {
+		t.Errorf("waiting: %+v", waits)
+	}
+
 	made := &plan.Plan{ID: "p1", Objective: plan.Objective{Before: 3, After: 2, LowerBound: 1, Captured: 0.5, Gap: 0.5}}
 	past.ObserveMove(mover.Event{Move: plan.Move{AllocationID: "x", Bytes: 7}, State: mover.Relocating, Elapsed: time.Second}, at)
 	daemon.latest = &rebalance.Summary{Mode: plan.Act, Plan: made}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -159,6 +160,12 @@ func (o *Ownership) claim(ctx context.Context) error {
 		return err
 	}
 	if err := o.clock.Sleep(ctx, o.lease.Settle); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return &cluster.Error{
+				Class: cluster.Unavailable, Op: "take rebalancing over", Err: errors.New("the time limit of the cycle came first"),
+				Hint: "The cluster answers slowly: look why, or raise cycle.time_limit",
+			}
+		}
 		return &cluster.Error{Class: cluster.Interrupted, Op: "take rebalancing over", Err: err}
 	}
 	if raw, record, hold, err = readOwnership(ctx, o.api); err != nil {

@@ -130,7 +130,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// GiveBack releases rebalancing where it is ours. Run does so when it ends; call it only when no cycle runs.
+// GiveBack releases rebalancing where it is ours: also where the mode has become another one than act. Run does so when it ends; call it only when no cycle runs.
 func (l *Loop) GiveBack(ctx context.Context) error {
 	if !l.asked {
 		return nil
@@ -212,11 +212,7 @@ func (l *Loop) show(s *Summary) {
 
 // steps is the cycle: it fills s and sets its outcome, or returns what ended it.
 func (l *Loop) steps(ctx context.Context, s *Summary, settings Settings) error {
-	var err error
-	if s.Hold, err = l.takeOver(ctx, settings.Mode); err != nil {
-		return err
-	}
-	if err := l.think(ctx, s, settings); err != nil {
+	if err := l.prepare(ctx, s, settings); err != nil {
 		return err
 	}
 	inFlight := s.Snapshot.Health.Relocating > 0
@@ -246,12 +242,8 @@ func (l *Loop) steps(ctx context.Context, s *Summary, settings Settings) error {
 	return nil
 }
 
-// takeOver makes rebalancing ours in mode act, and gives it back when the mode has become another one. A hold says why
-// it may not be ours; the cycle goes on without moving.
-func (l *Loop) takeOver(ctx context.Context, mode Mode) (*mover.Hold, error) {
-	if mode != plan.Act {
-		return nil, l.GiveBack(ctx)
-	}
+// takeOver makes rebalancing ours. A hold says why it may not be; the cycle goes on without moving.
+func (l *Loop) takeOver(ctx context.Context) (*mover.Hold, error) {
 	l.asked = true
 	err := l.Owner.Acquire(ctx)
 	if hold, ok := errors.AsType[*mover.Hold](err); ok {
@@ -267,13 +259,28 @@ func (l *Loop) takeOver(ctx context.Context, mode Mode) (*mover.Hold, error) {
 	return nil, nil
 }
 
-// think collects, models, solves and plans.
-func (l *Loop) think(ctx context.Context, s *Summary, settings Settings) error {
+// prepare does all that comes before moving, within the cycle's time limit. Giving back is not cut short by it.
+func (l *Loop) prepare(ctx context.Context, s *Summary, settings Settings) (err error) {
+	if settings.Mode != plan.Act {
+		if err := l.GiveBack(ctx); err != nil {
+			return err
+		}
+	}
 	if settings.TimeLimit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, settings.TimeLimit)
 		defer cancel()
 	}
+	if settings.Mode == plan.Act {
+		if s.Hold, err = l.takeOver(ctx); err != nil {
+			return err
+		}
+	}
+	return l.think(ctx, s, settings)
+}
+
+// think collects, models, solves and plans.
+func (l *Loop) think(ctx context.Context, s *Summary, settings Settings) error {
 	err := s.stage(Collect, func() (err error) {
 		s.Snapshot, err = l.Collector.Collect(ctx)
 		return err

@@ -49,8 +49,9 @@ type stageSet struct {
 	collectErr, solveErr, carryErr, acquireErr, releaseErr error
 	report                                                 mover.Report
 
-	carrying  func() // called while a plan is carried out; may be nil
-	onCollect func() // may be nil
+	carrying  func()                      // called while a plan is carried out; may be nil
+	onCollect func()                      // may be nil
+	onAcquire func(context.Context) error // instead of acquireErr; may be nil
 
 	calls    []string
 	warm     []*solver.Warm // what each solve was started with
@@ -109,8 +110,11 @@ func (s *stageSet) Carry(_ context.Context, p *plan.Plan, _ *cluster.Snapshot) (
 	return s.report, s.carryErr
 }
 
-func (s *stageSet) Acquire(context.Context) error {
+func (s *stageSet) Acquire(ctx context.Context) error {
 	s.calls = append(s.calls, "acquire")
+	if s.onAcquire != nil {
+		return s.onAcquire(ctx)
+	}
 	return s.acquireErr
 }
 
@@ -272,6 +276,54 @@ func TestLatestSurvivesAHiccup(t *testing.T) {
 	if ready() {
 		t.Error("ready although the last snapshot was incomplete")
 	}
+}
+
+// TestReadyIsOwnershipAsConfigured: a daemon that is to act and may not is not ready, with the reason; one that finds no legal
+// placement has seen all there is to see.
+func TestReadyIsOwnershipAsConfigured(t *testing.T) {
+	s := newStage(hot)
+	l := s.loop()
+	for _, c := range []struct {
+		acquire, solve error
+		ready          string // what is missing; empty where nothing is
+	}{
+		{nil, nil, ""},
+		{&mover.Hold{Kind: mover.RebalanceChanged, Text: "somebody has set it to all"}, nil, "somebody has set it to all"},
+		{&mover.Hold{Kind: mover.GivenBack, Text: "somebody has removed our record"}, nil, "somebody has removed our record"},
+		{&mover.Hold{Kind: mover.OtherHolder, Text: "other owns rebalancing"}, nil, "other owns rebalancing"},
+		{&mover.Hold{Kind: mover.Settling, Text: "2 relocations from before"}, nil, ""},
+		{nil, &cluster.Error{Class: cluster.Infeasible, Op: "solve", Err: errors.New("no node may take a/0")}, ""},
+		{nil, nil, ""},
+	} {
+		s.acquireErr, s.solveErr = c.acquire, c.solve
+		l.Cycle(t.Context())
+		says, err := l.Ready()
+		switch {
+		case c.ready == "" && (err != nil || says != Working):
+			t.Errorf("acquire %v, solve %v: %q, %v", c.acquire, c.solve, says, err)
+		case c.ready != "" && (err == nil || !strings.Contains(err.Error(), c.ready)):
+			t.Errorf("acquire %v: %v, want %q", c.acquire, err, c.ready)
+		}
+	}
+}
+
+// TestTheTimeLimitHoldsForTakingOver: a cluster that does not answer then must not keep the cycle longer than one that does
+// not answer later. Giving back has a time of its own.
+func TestTheTimeLimitHoldsForTakingOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(hot)
+		s.onAcquire = func(ctx context.Context) error {
+			<-ctx.Done()
+			return &cluster.Error{Class: cluster.Unavailable, Op: "read settings", Err: ctx.Err()}
+		}
+		began := time.Now()
+		if got := s.loop().Cycle(t.Context()); got.Outcome != Failed || time.Since(began) != s.settings.TimeLimit {
+			t.Errorf("%s after %s", got.Outcome, time.Since(began))
+		}
+		if got := strings.Join(s.calls, " "); got != "acquire" {
+			t.Errorf("calls %q", got)
+		}
+	})
 }
 
 // TestAPlanIsSeenWhileItIsCarriedOut: that may take a quarter of an hour, and readers want to know what is being done.

@@ -110,6 +110,17 @@ func (s *Summary) Owned() Owned {
 	return OwnedByServer
 }
 
+// stopText tells what Stop names.
+func (s *Summary) stopText() string {
+	switch {
+	case s.Hold != nil:
+		return s.Hold.Text
+	case s.Report != nil && s.Report.Stop != nil:
+		return s.Report.Stop.Text
+	}
+	return ""
+}
+
 // Stop names the condition that kept moves from being asked for, or why they are not ours to ask for; empty where nothing
 // of the kind was found.
 func (s *Summary) Stop() mover.StopKind {

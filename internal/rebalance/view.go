@@ -34,7 +34,11 @@ func (l *Loop) Alive(now time.Time) error {
 	return nil
 }
 
-// Ready says "ok" when the last snapshot was complete and ownership is as configured.
+// Working is what a loop says of itself that is ready; an instance that waits says for whom.
+const Working = "ok"
+
+// Ready says Working when the last snapshot was complete and ownership is as configured. That no legal placement exists is of the
+// cluster and not of the daemon, which has seen all of it and goes on.
 func (l *Loop) Ready() (string, error) {
 	s := l.latest.Load()
 	switch {
@@ -42,6 +46,8 @@ func (l *Loop) Ready() (string, error) {
 		return "", errors.New("no cycle has ended yet")
 	case s.Outcome == SnapshotIncomplete, s.Outcome == Failed, s.Outcome == NotOwner:
 		return "", fmt.Errorf("the last cycle ended as %s: %s", s.Outcome, s.Reason)
+	case s.Owned() == OwnedByPerson:
+		return "", fmt.Errorf("rebalancing is not ours as mode act has it: %s", s.stopText())
 	}
-	return "ok", nil
+	return Working, nil
 }

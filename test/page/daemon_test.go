@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -25,6 +26,7 @@ type madeUp struct {
 	mu     sync.Mutex
 	latest *rebalance.Summary
 	paused bool
+	waits  string // of an instance that does not lead
 
 	past    *history.History
 	options httpapi.Options
@@ -33,7 +35,7 @@ type madeUp struct {
 }
 
 func (m *madeUp) Alive(time.Time) error  { return nil }
-func (m *madeUp) Ready() (string, error) { return "ok", nil }
+func (m *madeUp) Ready() (string, error) { return cmp.Or(m.waits, rebalance.Working), nil }
 func (m *madeUp) Pause()                 { m.set(func() { m.paused = true }) }
 func (m *madeUp) Resume()                { m.set(func() { m.paused = false }) }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/shardonnay/shardonnay/internal/cluster"
 	"github.com/shardonnay/shardonnay/internal/mover"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
@@ -306,6 +307,21 @@ const contrastOf = `(() => {
 	const [a, b] = [light(getComputedStyle(element).color), light(getComputedStyle(behind).backgroundColor)];
 	return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 })()`
+
+// TestWaiting: an instance that does not lead says who does, and claims nothing about a cluster it does not look at.
+func TestWaiting(t *testing.T) {
+	m := listen(t, "127.0.0.1:0", "")
+	m.waits, m.options.Cluster = "waiting: shardonnay-1 leads", cluster.Identity{}
+	b := open(t, m.server.URL()+"/", 1280, 900, "light")
+	b.await("document.querySelector('#notices').innerText.includes('shardonnay-1 leads')")
+	if text := b.text("#notices"); strings.Contains(text, "first cycle") {
+		t.Errorf("it is said to work as well: %s", text)
+	}
+	if text := b.text("#cluster-product"); text != "" {
+		t.Errorf("it names a product: %s", text)
+	}
+	b.quiet(m.server.URL())
+}
 
 // TestAtScale: 750 nodes and a day of history. What it took is told, not judged, for that is a matter of the machine; judged
 // is the work: how often the picture is made and how much is asked for and kept in the document.

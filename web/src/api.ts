@@ -10,6 +10,7 @@ export interface Status {
   may_pause: boolean;
   alive: string;
   ready: string;
+  waiting: string;
   owner: "" | "us" | "other" | "person" | "server";
   stop: { reason: string; text: string; cure: string } | null;
   cycle: { id: string; started: string; took_s: number; outcome: string; reason: string } | null;

@@ -295,8 +295,9 @@ function drawStatus(): void {
   if (!status) return;
   const s = status;
   show(byId("cluster-name"), s.cluster.name);
-  show(byId("cluster-product"), `${s.cluster.distribution === "opensearch" ? "OpenSearch" : "Elasticsearch"} ${s.cluster.version}`);
-  document.title = `${s.cluster.name}: Shardonnay`;
+  const product = s.cluster.distribution === "opensearch" ? "OpenSearch" : "Elasticsearch";
+  show(byId("cluster-product"), s.cluster.name ? `${product} ${s.cluster.version}` : ""); // one that waits is connected to none
+  document.title = s.cluster.name ? `${s.cluster.name}: Shardonnay` : "Shardonnay";
   const mode = byId("mode");
   show(mode, s.paused && s.mode === "act" ? "act, paused" : s.mode);
   mode.title = modes[s.mode] ?? "";
@@ -325,7 +326,8 @@ function drawNotices(): void {
     if (s.alive) notices.push(["bad", `The loop is stuck: ${sentence(s.alive)}`]);
     if (s.stop) notices.push(["warn", `No moves (${words(s.stop.reason)}): ${sentence(s.stop.text)} ${sentence(s.stop.cure)}`]);
     if (s.paused) notices.push(["warn", "Moving is paused by request; what was under way goes on."]);
-    if (!s.cycle && !s.plan) notices.push(["", "The daemon has just started: its first cycle is under way."]);
+    if (s.waiting) notices.push(["", `This instance does nothing but wait for its turn (${s.waiting}). The page of the one that leads shows what is done.`]);
+    else if (!s.cycle && !s.plan) notices.push(["", "The daemon has just started: its first cycle is under way."]);
     else if (s.mode === "act" && plan?.snapshot.samples === 1) notices.push(["", "Warming up: rates need two samples of the servers' counters; until then nothing moves."]);
     if (s.cycle && s.ready && !s.stop) notices.push(["bad", `Not ready: ${s.ready}`]);
   }
