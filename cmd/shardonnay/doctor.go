@@ -109,7 +109,7 @@ func printFindings(w io.Writer, identity cluster.Identity, findings []doctor.Fin
 	for _, f := range findings {
 		t.AppendRow(table.Row{string(f.Severity) + "\n" + f.ID, f.Subject, f.Text})
 	}
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, WidthMax: 40}, {Number: 3, WidthMax: 90, WidthMaxEnforcer: text.WrapSoft}})
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, WidthMax: 64}, {Number: 3, WidthMax: 80, WidthMaxEnforcer: text.WrapSoft}})
 	t.Render()
 	return printCures(w, findings)
 }
