@@ -291,6 +291,9 @@ func (c *Config) Policy() model.Policy {
 		policy.Weights[d.Name] = d.Weight
 	}
 	policy.Regions = c.Regions.policy()
+	if c.Zones.Mode != "off" {
+		policy.Zones = c.Zones.Attribute
+	}
 	return policy
 }
 

@@ -174,6 +174,7 @@ func (b *Built) copies(nodeAt []int32, regions *regional) error {
 	dimensions := len(s.Dimensions)
 	loads := make([]float64, 0, len(s.Copies)*dimensions) // one allocation for all
 	indexAt := s.DimensionAt(cluster.IndexTime.Name)
+	turns := newTurns(b)
 	var group []int32 // the copies of one, positions in the snapshot
 	for g, span := range b.Rules.groups {
 		for _, part := range b.Rules.parts(span, b.Regional()) {
@@ -196,11 +197,19 @@ func (b *Built) copies(nodeAt []int32, regions *regional) error {
 					return err
 				}
 			}
-			for _, c := range group {
+			var shares []float64
+			if turns != nil {
+				shares = turns.shares(s, group)
+				p.Groups[len(p.Groups)-1].TierFloors = turns.floor(len(group))
+			}
+			for i, c := range group {
 				k := &s.Copies[c]
 				perIndex[k.Index]++
 				classOf[k.Index] = b.Rules.class[g]
 				loads = append(loads, k.Load[:dimensions]...)
+				if turns != nil && turns.search != cluster.None {
+					loads[len(loads)-dimensions+turns.search] *= shares[i]
+				}
 				weight := 1.0
 				if indexAt != cluster.None && k.Load[indexAt] > 0 {
 					weight = max(1, policy.WriteFactor)

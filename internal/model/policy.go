@@ -24,6 +24,10 @@ type Policy struct {
 	// CoolingDown holds allocation ids of copies that moved too recently to move again.
 	CoolingDown map[string]struct{}
 
+	// Zones is the awareness attribute whose values take turns in serving searches; empty where all serve. A copy's search
+	// load is then the most that it has while any zone but its own rests, and a shard with enough copies keeps one in each.
+	Zones string
+
 	// Regions is nil where regions are of no account.
 	Regions *Regions
 

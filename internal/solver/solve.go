@@ -547,7 +547,7 @@ func (r *run) finish() *Result {
 	out.LowerBound = min(out.LowerBound, out.Objective)
 	out.Status, out.Limit = Feasible, NoLimit
 	switch left := gap(out.Objective, out.LowerBound); {
-	case left <= proven:
+	case left <= proven, out.Objective-out.LowerBound <= rounding: // the latter where the optimum is nothing
 		out.Status = Optimal
 	case left <= r.o.TargetGap:
 	case r.ctx.Err() != nil || r.o.TimeLimit > 0 && time.Since(r.start) >= r.o.TimeLimit*9/10:
