@@ -276,6 +276,9 @@ func TestOptimumDoesNotDependOnNamesAndUnits(t *testing.T) {
 			if node.Base != nil {
 				node.Base[0] *= unit
 			}
+			if node.MaxLoad = slices.Clone(node.MaxLoad); node.MaxLoad != nil {
+				node.MaxLoad[0] *= unit
+			}
 			q.Nodes[to[n]] = node
 		}
 		for k := range q.Classes {
