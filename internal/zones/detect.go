@@ -268,13 +268,12 @@ func (d *Detector) testSearch(zone string, v *View) bool {
 	if usual := d.usual[zone]; usual != nil {
 		limit = max(limit, canaryFactor*usual.value())
 	}
-	last := append(d.canary[zone], c.Failed || c.Took > limit)
-	if len(last) > canaryOf {
-		last = last[1:]
+	d.canary[zone] = append(d.canary[zone], c.Failed || c.Took > limit)
+	if len(d.canary[zone]) > canaryOf {
+		d.canary[zone] = d.canary[zone][1:]
 	}
-	d.canary[zone] = last
 	n := 0
-	for _, bad := range last {
+	for _, bad := range d.canary[zone] {
 		if bad {
 			n++
 		}

@@ -366,19 +366,23 @@ func (b *bed) inService(out string) {
 		if n.Zone == out {
 			want = http.StatusFailedDependency
 		}
-		deadline := time.Now().Add(20 * time.Second) // a node that was taken out notices after some seconds
-		for {
+		b.eventually(fmt.Sprintf("node %s of zone %s answers a load balancer with %d", n.Name, n.Zone, want), func() bool {
 			answer, err := http.Get(n.Address + "/_cluster/health?local=true&ensure_node_weighed_in=true")
 			b.must(err)
 			answer.Body.Close()
-			if answer.StatusCode == want {
-				break
-			}
-			if time.Now().After(deadline) {
-				b.t.Errorf("node %s of zone %s answers %d, not %d", n.Name, n.Zone, answer.StatusCode, want)
-				break
-			}
-			time.Sleep(200 * time.Millisecond)
+			return answer.StatusCode == want
+		})
+	}
+}
+
+// eventually looks until ok, for a minute at most.
+func (b *bed) eventually(what string, ok func() bool) {
+	b.t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(time.Minute); !ok(); <-ticker.C {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -432,7 +436,7 @@ func (w *writes) one(ctx context.Context, client *http.Client, address, index, i
 	}
 	request.Header.Set("Content-Type", "application/json")
 	answer, err := client.Do(request)
-	fault := ""
+	var fault string
 	if err == nil {
 		text, _ := io.ReadAll(answer.Body)
 		answer.Body.Close()
@@ -502,14 +506,15 @@ func (b *bed) queries() map[string]int64 {
 
 // searches are running without a pause, as a load balancer would send them: to nodes that say they are in service.
 type searches struct {
-	t                   *testing.T
-	index               string
-	stop                func()
-	done, failed, short atomic.Int64
-	mu                  sync.Mutex
-	first               string       // what the first failure said
-	cutoff              atomic.Int64 // Unix nanoseconds: failures from then on count as late
-	late                atomic.Int64
+	b            *bed
+	index        string
+	stop         func()
+	done, failed atomic.Int64
+	cutoff       atomic.Int64 // Unix nanoseconds: failures of what was sent from then on count as late
+	late         atomic.Int64
+
+	mu    sync.Mutex
+	first string // what the first failure said
 }
 
 // search searches the index of every bed.
@@ -518,7 +523,7 @@ func (b *bed) search(workers int, pause time.Duration) *searches {
 }
 
 func (b *bed) searchIndex(index string, workers int, pause time.Duration) *searches {
-	s := &searches{index: index, t: b.t}
+	s := &searches{index: index, b: b}
 	ctx, cancel := context.WithCancel(context.Background())
 	list, stopWatching := b.watchService()
 	client := &http.Client{Timeout: 5 * time.Second}
@@ -543,14 +548,8 @@ func (b *bed) searchIndex(index string, workers int, pause time.Duration) *searc
 
 // wait returns when there have been so many searches in all.
 func (s *searches) wait(count int64) {
-	s.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for s.done.Load() < count {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%d searches in a minute, %d failed: %s", s.done.Load(), s.failed.Load(), s.first)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	s.b.t.Helper()
+	s.b.eventually(fmt.Sprintf("%d searches", count), func() bool { return s.done.Load() >= count })
 }
 
 // watchService keeps a load balancer's list: the nodes that say they are in service, looked at all the time.
@@ -626,7 +625,7 @@ func (s *searches) one(ctx context.Context, client *http.Client, address string)
 	if err == nil {
 		err = json.Unmarshal(text, &body)
 	}
-	fault := ""
+	var fault string
 	switch {
 	case err != nil:
 		fault = err.Error()

@@ -89,13 +89,13 @@ func (b *bed) whole(killed ...int) {
 	b.must(b.WaitGreen(b.t.Context()))
 }
 
-// in the notes of an event, the text of the last one.
+// text is that of the last note of an event.
 func (r *runner) text(event string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := len(r.notes) - 1; i >= 0; i-- {
-		if r.notes[i].Event == event {
-			return r.notes[i].Text
+	for _, n := range slices.Backward(r.notes) {
+		if n.Event == event {
+			return n.Text
 		}
 	}
 	return ""
