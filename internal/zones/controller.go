@@ -85,11 +85,17 @@ func New(o Options) *Controller {
 	return c
 }
 
-// Close gives the connections back and waits for what is being written.
+// Close takes our record out of the cluster's settings, so that the next instance need not wait until it lapses, and gives
+// the connections back.
 func (c *Controller) Close() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	var errs []error
+	if s := c.settings; s != nil && s.Orders.Owner != nil && s.Orders.Owner.Session == c.session {
+		ctx, cancel := context.WithTimeout(context.Background(), readWithin)
+		defer cancel()
+		_ = c.Client.PutSettings(ctx, map[string]any{OwnerKey: nil}) // it lapses by itself where this does not arrive
+	}
 	for _, client := range c.clients {
 		errs = append(errs, client.Close())
 	}
@@ -121,7 +127,7 @@ func (c *Controller) Round(ctx context.Context) time.Duration {
 		c.learnPeak(v)
 	}
 	s := c.report(config, v)
-	if config.Mode != Observe && s.Unsupported == "" && c.mayAct(config, s) {
+	if config.Mode != Observe && c.mayAct(config, s) {
 		c.act(ctx, config, v, s)
 	}
 	c.show(s)

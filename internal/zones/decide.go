@@ -122,8 +122,12 @@ func (d *deciding) run() {
 		return // nothing is concluded from what we do not see
 	}
 	d.keepBooks()
-	d.foreign()
 	order := d.order()
+	if d.weightless() {
+		d.fenceOnly(order)
+		return
+	}
+	d.foreign()
 	if s.Phase == Holding && !d.released(order) {
 		d.refuse(order, "on hold: "+s.Hold.Reason)
 		return
@@ -140,6 +144,25 @@ func (d *deciding) run() {
 		order = nil
 	}
 	d.read(order)
+}
+
+// weightless tells whether the product has no weights to steer searches with, or none that can be relied on.
+func (d *deciding) weightless() bool { return supported(d.view) != "" }
+
+// fenceOnly is what can be done without weights: a zone gives its copies up when a person asks for it, and takes them back.
+func (d *deciding) fenceOnly(order *Order) {
+	if h := d.view.Settings.Orders.Hold; h != nil {
+		d.refuse(order, "on hold: "+h.Reason)
+		return
+	}
+	if order != nil && order.Verb != OrderFence && order.Verb != OrderAbort && order.Verb != OrderRecommission {
+		d.refuse(order, supported(d.view))
+		return
+	}
+	d.write(order)
+	if order != nil && order.ID != d.state.Handled && !d.done() {
+		d.refuse(order, fmt.Sprintf("there is nothing to %s now", order.Verb))
+	}
 }
 
 // keepBooks notes who leads, since when, and forgets what is long past.

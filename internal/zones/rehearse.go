@@ -56,7 +56,7 @@ func (c *Controller) Preview(ctx context.Context, verb Verb, zone string) (*Prev
 		return nil, err
 	}
 	p := &Preview{Verb: verb, Zone: zone}
-	if why := supported(d.view); why != "" {
+	if why := supported(d.view); why != "" && verb != OrderFence && verb != OrderAbort && verb != OrderRecommission {
 		p.Text = why
 		return p, nil
 	}
@@ -136,7 +136,7 @@ func (d *deciding) previewFailover(p *Preview) {
 // fencing are the requests by which a zone gives its copies up, in their order.
 func (d *deciding) fencing(zone string) []string {
 	var requests []string
-	if weights := weightsFor(d.zones(), zone); !equalWeights(d.view.weights().Values, weights) {
+	if weights := weightsFor(d.zones(), zone); !d.weightless() && !equalWeights(d.view.weights().Values, weights) {
 		requests = append(requests, d.put(weights))
 	}
 	requests = append(requests, (&Mutation{Attribute: d.config.Attribute, Fence: zone}).String())

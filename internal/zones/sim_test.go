@@ -235,6 +235,24 @@ func TestA16AZoneThatCannotBeTakenOutIsFenced(t *testing.T) {
 	}
 }
 
+func TestElasticsearchZonesAreFencedByOrder(t *testing.T) {
+	b := newBed(t, layout{version: "8.19.0", elastic: true})
+	b.until("looked at", time.Minute, func(s *Status) bool { return len(s.Zones) == 3 })
+	b.order(OrderOut, "c")
+	b.until("refused with the reason", time.Minute, func(*Status) bool { return strings.Contains(b.said(), "has no weights of zones") })
+	b.order(OrderFence, "c")
+	b.until("fenced", 5*time.Minute, func(s *Status) bool { return s.Write == Gone })
+	b.inSyncOutside("c")
+	if b.Status() != "yellow" {
+		t.Errorf("the cluster is %s", b.Status())
+	}
+	b.order(OrderRecommission, "")
+	b.until("back", 10*time.Minute, func(s *Status) bool { return s.Write == Idle && s.Leaving == nil && b.count("recovered") > 0 })
+	if filter := b.Setting("cluster.routing.allocation.exclude.zone"); filter != "" || b.Status() != "green" {
+		t.Errorf("exclude %q, %s", filter, b.Status())
+	}
+}
+
 // inSyncOutside checks that writes wait for no copy of a zone.
 func (b *bed) inSyncOutside(zone string) {
 	b.t.Helper()

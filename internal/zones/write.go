@@ -41,14 +41,14 @@ func (d *deciding) leave(order *Order) {
 			d.refuse(order, "zones.write_failover is off")
 			return
 		}
-	} else if d.config.Writes == Auto {
+	} else if d.config.Writes == Auto && !d.weightless() {
 		for _, z := range d.zones() {
 			if h := d.health.Zones[z]; h.WriteImpaired {
 				zone, by, cause, order = z, "shardonnay", fmt.Sprintf("zone %s holds up writes (%s)", z, signalNames(h)), nil
 			}
 		}
 	}
-	if zone == "" || s.Phase == Starting || !d.routed() {
+	if zone == "" || s.Phase == Starting && !d.weightless() || !d.routed() {
 		return
 	}
 	checks, end := d.forWrites(zone), "is then taken out of the cluster"
@@ -68,7 +68,7 @@ func (d *deciding) leave(order *Order) {
 	s.Write = Draining
 	d.note("drain", zone, "%s: zone %s drains until %s", cause, zone, s.Leaving.Deadline.Format(time.RFC3339))
 	weights := weightsFor(d.zones(), zone)
-	if w := d.view.weights(); !equalWeights(w.Values, weights) {
+	if w := d.view.weights(); !d.weightless() && !equalWeights(w.Values, weights) {
 		d.change(TakeOut, zone, cause, weights, now, checks)
 	}
 }
@@ -105,7 +105,7 @@ func (d *deciding) drain(order *Order) {
 	}
 	d.idle(l)
 	early := d.config.EarlyDrain && !l.Idle.IsZero() && now.Sub(l.Idle) >= idleFor
-	if now.Before(l.Deadline) && !early && !d.config.ServerTime {
+	if now.Before(l.Deadline) && !early && (l.Soft || !d.config.ServerTime) {
 		return
 	}
 	if l.Ill && h.Healthy() && h.Fraction == 0 {
@@ -423,15 +423,41 @@ func (d *deciding) rejoin() {
 // recovered waits for the zone's copies: it stands by then.
 func (d *deciding) recovered() {
 	s, l, now := d.state, d.state.Leaving, d.view.At
-	n, counted := d.view.Copies[l.Zone]
-	if !counted || n.Initializing > 0 {
+	if !d.copiesBack() {
 		return
 	}
-	for _, zone := range d.zones() { // with a copy in every zone they have the same number
+	d.note("recovered", l.Zone, "zone %s has all its copies again %s after it was let back", l.Zone, round(now.Sub(l.Returning)))
+	s.Write, s.Leaving, s.Changed = Idle, nil, now // it serves at the next rotation at the earliest
+}
+
+// askEvery is how often the whole routing table is read to see whether copies are back.
+const askEvery = 30 * time.Second
+
+// copiesBack tells whether the zone that comes back has its copies: as many as the others, since there is one in every
+// zone. Where the product does not count them by zone, whether all copies of the cluster are started.
+func (d *deciding) copiesBack() bool {
+	l := d.state.Leaving
+	if d.view.Copies == nil {
+		if d.view.Routing == nil && d.view.At.Sub(l.Asked) < askEvery || !d.routed() {
+			return false
+		}
+		l.Asked = d.view.At
+		started := true
+		d.groups(func(_ string, _ int, copies []es.RoutingCopy) {
+			for _, c := range copies {
+				started = started && (c.State == cluster.Started || c.State == cluster.Relocating)
+			}
+		})
+		return started
+	}
+	n, counted := d.view.Copies[l.Zone]
+	if !counted || n.Initializing > 0 {
+		return false
+	}
+	for _, zone := range d.zones() {
 		if other, there := d.view.Copies[zone]; zone != l.Zone && there && float64(n.Active) < wellFraction*float64(other.Active) {
-			return
+			return false
 		}
 	}
-	d.note("recovered", l.Zone, "zone %s has all its copies again %s after it was let back, and stands by", l.Zone, round(now.Sub(l.Returning)))
-	s.Write, s.Leaving, s.Changed = Idle, nil, now // it serves at the next rotation at the earliest
+	return true
 }
