@@ -26,8 +26,9 @@ func TestMain(m *testing.M) { os.Exit(realcluster.Main(m)) }
 type bed struct {
 	*realcluster.Cluster
 	t    *testing.T
-	turn int    // of zones that fail
-	out  string // the zone that has been taken out: its nodes still answer, and know nothing
+	turn int           // of zones that fail
+	pace time.Duration // from one look to the next while zones fail; 0 is that of quickly
+	out  string        // the zone that has been taken out: its nodes still answer, and know nothing
 }
 
 // advised are the settings of docs/zones.md with which a leader that hangs is replaced in time for a failover.

@@ -250,7 +250,11 @@ func failOpen(t *testing.T, b *bed) {
 // failedOver lets a zone fail and measures until the new weights are in force.
 func (b *bed) failedOver(zone string, fail func()) (took time.Duration) {
 	b.t.Helper()
-	r := b.run(fixed(quickly(zones.Act)), "")
+	config := quickly(zones.Act)
+	if b.pace > 0 {
+		config.Round = b.pace
+	}
+	r := b.run(fixed(config), "")
 	defer r.stop()
 	r.healthy()
 	next := b.standby()
