@@ -141,11 +141,11 @@ func (r *RegionLayout) UnmarshalText(text []byte) error {
 
 // String is the form that UnmarshalText reads.
 func (r RegionLayout) String() string {
-	text := r.Pattern
+	words := []string{r.Pattern}
 	for _, region := range slices.Sorted(maps.Keys(r.Copies)) {
-		text += " " + region + "=" + strconv.Itoa(r.Copies[region])
+		words = append(words, region+"="+strconv.Itoa(r.Copies[region]))
 	}
-	return text
+	return strings.Join(words, " ")
 }
 
 // UnmarshalText reads "logs-*=eu".

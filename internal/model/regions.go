@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -262,7 +263,7 @@ func (t *topology) wish(shard string, copies int, explicit, now map[string]int, 
 	if len(on.regions) == 0 {
 		return w
 	}
-	room := func(region string) int { return copies }
+	room := func(string) int { return copies }
 	if t.zones && len(on.regions) > 1 {
 		zones := 0
 		for _, region := range on.regions {
@@ -309,9 +310,7 @@ func (t *topology) wish(shard string, copies int, explicit, now map[string]int, 
 		if copies%len(on.regions) == 0 {
 			w.Main = ""
 		}
-		for region, count := range chosen {
-			caps[region] = count
-		}
+		maps.Copy(caps, chosen)
 	}
 	return w
 }

@@ -1,6 +1,8 @@
 package solver
 
 import (
+	"slices"
+
 	"github.com/shardonnay/shardonnay/internal/model"
 )
 
@@ -145,6 +147,14 @@ func (f *frame) interesting(assignments ...[]int32) []int32 {
 		}
 	}
 	return pool
+}
+
+// wishing is the pool of the copies whose groups have wishes and pay for tiers now.
+func (f *frame) wishing() []int32 {
+	return slices.DeleteFunc(f.everything(), func(c int32) bool {
+		g := f.p.Copies[c].Group
+		return f.tierNow[g] == 0 || len(f.p.Groups[g].TierTables) == 0
+	})
 }
 
 // everything is the pool of all copies that can move.

@@ -478,13 +478,20 @@ const greedyPairs = 200_000
 
 func (r *run) greedy() {
 	small := len(r.p.Copies)*len(r.p.Nodes) <= greedyPairs
+	pool := r.f.everything()
 	if !small && !r.budgeted() {
-		return
+		// What wishes cost is above all else: shards that miss one come first, at any size, by themselves.
+		if pool = r.f.wishing(); len(pool) == 0 {
+			return
+		}
 	}
 	allow := r.allow(0.5, 1)
-	s := newSearch(r.f, nil, r.f.everything())
-	if r.budgeted() {
+	s := newSearch(r.f, nil, pool)
+	switch {
+	case r.budgeted():
 		s.steepest(&allow) // as many moves as the budget has, at any size
+	case !small:
+		s.bestMoves(&allow)
 	}
 	if small {
 		s.descend(&allow)
