@@ -115,7 +115,7 @@ func TestPanelsAreWhole(t *testing.T) {
 	}
 }
 
-// The three lead to each other and to what is to be done.
+// They lead to each other and to what is to be done.
 func TestBoardsAreLinked(t *testing.T) {
 	for file := range boards {
 		_, board := committed(t, file)

@@ -18,6 +18,7 @@ var boards = map[string]func() *dashboard.DashboardBuilder{
 	"cluster-heat.json":     clusterHeat,
 	"moves-and-safety.json": movesAndSafety,
 	"solver.json":           solver,
+	"zones.json":            zonesBoard,
 }
 
 func main() {

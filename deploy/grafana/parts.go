@@ -71,7 +71,7 @@ func datasource() common.DataSourceRef {
 	return common.DataSourceRef{Type: new("prometheus"), Uid: new("${datasource}")}
 }
 
-// board is a dashboard with what all three have: variables, links to each other and to the runbooks.
+// board is a dashboard with what all of them have: variables, links to each other and to the runbooks.
 func board(uid, title, description string, variables ...cog.Builder[dashboard.VariableModel]) *dashboard.DashboardBuilder {
 	b := dashboard.NewDashboardBuilder("Shardonnay / "+title).Uid(uid).Description(description).Tags([]string{tag}).
 		Timezone("browser").Time("now-6h", "now").Refresh("1m").Tooltip(dashboard.DashboardCursorSyncCrosshair).

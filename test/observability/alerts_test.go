@@ -2,6 +2,7 @@ package observability
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -16,7 +17,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/shardonnay/shardonnay/internal/sim"
+	"github.com/shardonnay/shardonnay/internal/zones"
 )
+
+// unitTestedOnly are the alerts that no fault of a simulated cluster brings about, with the reason.
+var unitTestedOnly = map[string]string{
+	"ShardonnayZoneJournalStale": "it takes a disk that fails under an open file",
+	"ShardonnayZonesUnwatched":   "every request of a look has a deadline; it takes a process that is halted, which cannot be scraped either",
+}
 
 // story is a fault that is planted and the alerts that have to come of it.
 type story struct {
@@ -116,6 +124,60 @@ const (
 	ours   = `shardonnay_ownership{job=%q,state="us"} == 1`
 )
 
+// inRole holds once two zones serve and one stands by.
+const inRole = `shardonnay_zone_phase{job=%q,phase="steady"} == 1`
+
+// watched is a section for zones that are looked at every second.
+func watched(values settings) settings {
+	return settings{"mode": "act", "round": "1s", "rotation": "0s"}.with(values)
+}
+
+// threeZones is a cluster of zones a, b and c with so many nodes each, and a copy of everything in every zone.
+func threeZones(t *testing.T, nodes int) *sim.Cluster {
+	t.Helper()
+	c := sim.New(sim.Config{Name: t.Name(), Seed: 7, Noise: -1, Settings: map[string]string{
+		"cluster.routing.allocation.awareness.attributes": "zone", "cluster.routing.allocation.awareness.force.zone.values": "a,b,c",
+	}})
+	for n := range 3 * nodes {
+		zone := string(rune('a' + n%3))
+		spec := sim.NodeSpec{Name: fmt.Sprintf("%s%d", zone, 1+n/3), Processors: 4, Disk: 1 << 40, Attributes: map[string]string{"zone": zone}}
+		if _, err := c.AddNode(spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.AddIndex(sim.IndexSpec{Name: "logs", Shards: 3, Replicas: 2, Bytes: 3 << 30, Search: 1, Age: 48 * time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if left := c.Settle(); left > 0 {
+		t.Fatalf("%d copies have no place", left)
+	}
+	c.Advance(24 * time.Hour)
+	return c
+}
+
+func kill(t *testing.T, c *sim.Cluster, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if !c.Kill(name) {
+			t.Errorf("there is no node %s", name)
+		}
+	}
+}
+
+func asText(t *testing.T, value any) string {
+	t.Helper()
+	content, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// takeOut gives the order to take zone b out.
+func takeOut(t *testing.T, s *scene) {
+	set(t, s.cluster, zones.OrderKey, asText(t, zones.Order{ID: t.Name(), Verb: zones.OrderOut, Zone: "b", By: "a person", At: time.Now()}))
+}
+
 var stories = map[string]story{
 	"the daemon is killed": {
 		fires: []string{"ShardonnayDown"}, settings: settings{"mode": "observe"}, after: cycled,
@@ -199,13 +261,49 @@ var stories = map[string]story{
 			s.prometheus.scrape(t, "the other half", url)
 		},
 	},
+	"a zone is lost": {
+		fires:    []string{"ShardonnayZoneImpaired", "ShardonnayZoneFailover", "ShardonnayZoneNoStandby"},
+		settings: settings{"mode": "observe", "zones": watched(settings{"clear_after": "1h"})}, after: inRole,
+		cluster: func(t *testing.T) *sim.Cluster { return threeZones(t, 2) },
+		plant:   func(t *testing.T, s *scene) { kill(t, s.cluster, "a1", "a2") },
+	},
+	"somebody holds the zones": {
+		fires: []string{"ShardonnayZonesHolding"}, settings: settings{"mode": "observe", "zones": watched(nil)}, after: inRole,
+		cluster: func(t *testing.T) *sim.Cluster { return threeZones(t, 1) },
+		plant: func(t *testing.T, s *scene) {
+			set(t, s.cluster, zones.HoldKey, asText(t, zones.Hold{Reason: "work", By: "a person", Since: time.Now()}))
+		},
+	},
+	"an index has no copy in one of the zones": {
+		fires:    []string{"ShardonnayZoneStabilityBroken", "ShardonnayZoneRotationBlocked"},
+		settings: settings{"mode": "observe", "zones": watched(nil)},
+		cluster: func(t *testing.T) *sim.Cluster {
+			c := threeZones(t, 1)
+			if err := c.AddIndex(sim.IndexSpec{Name: "twice", Replicas: 1, Bytes: 1 << 30, Age: 48 * time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			c.Settle()
+			return c
+		},
+	},
+	"one of three zones with a voter each is taken out": {
+		fires: []string{"ShardonnayZoneSingleVoter"}, settings: settings{"mode": "observe", "zones": watched(settings{"drain": "0s"})}, after: inRole,
+		cluster: func(t *testing.T) *sim.Cluster { return threeZones(t, 1) },
+		plant:   takeOut,
+	},
+	"the server is long in taking a zone out": {
+		fires:    []string{"ShardonnayZoneFenceStuck"},
+		settings: settings{"mode": "observe", "zones": watched(settings{"drain": "1h", "drain_by": "server"})}, after: inRole,
+		cluster: func(t *testing.T) *sim.Cluster { return threeZones(t, 2) },
+		plant:   takeOut,
+	},
 	"one shard is all the load": {
 		fires:   []string{"ShardonnayNodeHot"},
 		cluster: func(t *testing.T) *sim.Cluster { return build(t, 3, 1<<40, []index{{"a", 1, 3, 1 << 30}}) },
 	},
 }
 
-// Every alert is seen to fire in a real Prometheus, with what it is about in its labels. The
+// Every alert that a fault can bring about is seen to fire in a real Prometheus, with what it is about in its labels. The
 // rules are those that are shipped, but for how long each condition has to hold.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
@@ -213,7 +311,7 @@ func TestAlertsFire(t *testing.T) {
 	for _, s := range stories {
 		seen = append(seen, s.fires...)
 	}
-	slices.Sort(seen)
+	seen = slices.Sorted(slices.Values(append(seen, slices.Collect(maps.Keys(unitTestedOnly))...)))
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(alerts(t))), seen); diff != "" {
 		t.Errorf("alerts and stories differ: %s", diff)
 	}
@@ -340,7 +438,7 @@ func (s *server) play(t *testing.T, about story) {
 // startBefore starts a daemon before a cluster, with the settings that differ from hasty, and gives where it listens.
 func startBefore(t *testing.T, cluster *sim.Cluster, config string, differ settings, hear func(string)) (daemon *process, url string) {
 	t.Helper()
-	served, err := sim.Serve(t.Context(), cluster, sim.Options{Speed: 60})
+	served, err := sim.Serve(t.Context(), cluster, sim.Options{Speed: 60, PerNode: true})
 	if err != nil {
 		t.Fatal(err)
 	}
