@@ -132,7 +132,8 @@ func watched(values settings) settings {
 	return settings{"mode": "act", "round": "1s", "rotation": "0s"}.with(values)
 }
 
-// threeZones is a cluster of zones a, b and c with so many nodes each, and a copy of everything in every zone.
+// threeZones is a cluster of zones a, b and c with so many nodes each, and a copy of everything in every zone. What it is
+// searched for is sixty times as much on the wall, where the controller compares it with processors.
 func threeZones(t *testing.T, nodes int) *sim.Cluster {
 	t.Helper()
 	c := sim.New(sim.Config{Name: t.Name(), Seed: 7, Noise: -1, Settings: map[string]string{
@@ -145,7 +146,7 @@ func threeZones(t *testing.T, nodes int) *sim.Cluster {
 			t.Fatal(err)
 		}
 	}
-	if err := c.AddIndex(sim.IndexSpec{Name: "logs", Shards: 3, Replicas: 2, Bytes: 3 << 30, Search: 1, Age: 48 * time.Hour}); err != nil {
+	if err := c.AddIndex(sim.IndexSpec{Name: "logs", Shards: 3, Replicas: 2, Bytes: 3 << 30, Search: 0.05, Age: 48 * time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	if left := c.Settle(); left > 0 {
