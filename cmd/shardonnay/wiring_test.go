@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -27,10 +26,14 @@ var readElsewhere = map[string]string{
 
 // A key that nothing reads would be obeyed by nobody, without a word.
 func TestEveryKeyHasAnEffect(t *testing.T) {
-	wired := func(c *config.Config) string {
-		return fmt.Sprintf("%#v %#v %#v %#v %#v %#v %#v", collectorOptions(c), moverConfig(c), lease(&c.Ownership, "an election"), candidacy(c), c.Policy(), c.Connection.Client(), zonesConfig(&c.Zones))
+	wired := func(c *config.Config) []any {
+		return []any{
+			collectorOptions(c), moverConfig(c), lease(&c.Ownership, "an election"), candidacy(c), c.Policy(), c.Connection.Client(), zonesConfig(&c.Zones),
+			loopSettings(c).Crossing, loopSettings(c).ShardCoolDown,
+		}
 	}
 	def := config.Default()
+	def.Regions.Attribute = "region" // without it nothing else of regions counts
 	tried := 0
 	var walk func(at reflect.Value, prefix string, of *config.Config)
 	walk = func(at reflect.Value, prefix string, of *config.Config) {
@@ -47,14 +50,14 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 				tried++
 				was := reflect.ValueOf(field.Interface())
 				change(t, name, field)
-				if wired(of) == wired(&def) {
+				if reflect.DeepEqual(wired(of), wired(&def)) {
 					t.Errorf("%s has no effect", name)
 				}
 				field.Set(was)
 			}
 		}
 	}
-	c := config.Default()
+	c := def
 	walk(reflect.ValueOf(&c).Elem(), "", &c)
 	if tried < 30 {
 		t.Errorf("only %d keys tried", tried)
@@ -80,6 +83,8 @@ func change(t *testing.T, name string, field reflect.Value) {
 		switch name {
 		case "stop.status":
 			*value = "yellow"
+		case "regions.remainder":
+			*value = "spread"
 		case "zones.drain_by":
 			*value = "server"
 		}
@@ -89,6 +94,10 @@ func change(t *testing.T, name string, field reflect.Value) {
 		*value = []config.Dimension{{Name: "heap", Weight: 3}}
 	case *[]config.Capacity:
 		*value = []config.Capacity{{Node: "hot-*", Dimension: "search", Capacity: 12}}
+	case *[]config.RegionLayout:
+		*value = []config.RegionLayout{{Pattern: "logs-*", Copies: map[string]int{"A": 3, "B": 1}}}
+	case *[]config.RegionHome:
+		*value = []config.RegionHome{{Pattern: "logs-*", Region: "A"}}
 	case *[]config.Window:
 		*value = make([]config.Window, 1)
 	default:
