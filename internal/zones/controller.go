@@ -24,6 +24,8 @@ const (
 	ownerLasts = 2 * time.Minute
 	// rosterEvery is how often the nodes' addresses, roles and sizes are read again.
 	rosterEvery = 10 * time.Minute
+	// refusedPause is how long a request that the cluster has refused is not sent again.
+	refusedPause = time.Minute
 	// loadsEvery is in how many looks the nodes are asked what they do, while all is well.
 	loadsEvery = 2
 	// sideBySide is how many nodes are asked at a time.
@@ -45,24 +47,27 @@ type Options struct {
 // Controller runs the zones of one cluster. It is for one goroutine, except Status.
 type Controller struct {
 	Options
-	session  string
-	clients  map[string]*es.Client // by node name
-	at       map[string]string     // address of each client
-	roster   time.Time             // when it was last read
-	detector *Detector
-	health   Assessment
-	state    *State
-	settings *Settings
-	looks    int
-	said     map[string]string // what was last said of an event that may go on, so that it is said once
-	handled  string            // what became of the last order
-	blocked  []Check           // what holds up what is due
-	owner    *Owner            // as it stands in the cluster
-	writing  sync.Mutex        // held while the owner's record is written
-	wrote    time.Time
-	probes   map[string]bool // of the last whole look
-	peakFrom load
-	extra    []Note // for the next status
+	session   string
+	clients   map[string]*es.Client // by node name
+	at        map[string]string     // address of each client
+	roster    time.Time             // when it was last read
+	detector  *Detector
+	health    Assessment
+	state     *State
+	settings  *Settings
+	looks     int
+	said      map[string]string // what was last said of an event that may go on, so that it is said once
+	handled   string            // what became of the last order
+	blocked   []Check           // what holds up what is due
+	refused   string            // the last request that the cluster has refused
+	refusedAt time.Time
+	refusal   []Check    // what it said
+	owner     *Owner     // as it stands in the cluster
+	writing   sync.Mutex // held while the owner's record is written
+	wrote     time.Time
+	probes    map[string]bool // of the last whole look
+	peakFrom  load
+	extra     []Note // for the next status
 
 	mu     sync.Mutex
 	status *Status
@@ -204,6 +209,11 @@ func (c *Controller) rehearsed(d Decision, s *Status) {
 // refused has not happened; one whose answer was lost is looked for.
 func (c *Controller) carryOut(ctx context.Context, v *View, before *State, d Decision, s *Status) {
 	request := d.Mutation.String()
+	if request == c.refused && c.Now().Sub(c.refusedAt) < refusedPause {
+		c.blocked = c.refusal // nothing is different: what was refused would be again
+		s.Blocked = c.blocked
+		return
+	}
 	c.state = d.Next
 	if !c.keep(s, Entry{Notes: d.Notes, Request: request}) {
 		c.state = before // what cannot be written down is not done
@@ -222,7 +232,9 @@ func (c *Controller) carryOut(ctx context.Context, v *View, before *State, d Dec
 		if d.Result != "" {
 			c.handled = outcome
 		}
-		s.Blocked = []Check{{Guard: GuardOurs, Text: err.Error()}}
+		c.refused, c.refusedAt = request, c.Now()
+		c.refusal = []Check{{Guard: GuardAccepted, Text: err.Error()}}
+		c.blocked, s.Blocked = c.refusal, c.refusal
 	}
 	c.keep(s, Entry{Outcome: outcome, Notes: []Note{{Event: "sent", Text: request + ": " + outcome}}})
 	s.again = err == nil || es.OutcomeUnknown(err)

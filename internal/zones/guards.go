@@ -32,6 +32,7 @@ const (
 	GuardCapacity  Guard = "capacity"         // the zones that stay carry the load
 	GuardSnapshots Guard = "no_snapshot"      // no snapshot runs
 	GuardFence     Guard = "fence_free"       // nobody else keeps copies off a zone by filters
+	GuardAccepted  Guard = "accepted"         // the cluster does what it was asked to
 	GuardOne       Guard = "one_zone"         // no other zone is ill
 )
 

@@ -286,6 +286,23 @@ func (b *bed) inSyncOutside(zone string) {
 	}
 }
 
+// TestARefusedRequestIsNotRepeatedEveryRound: nothing is different a moment later, and the journal would only grow.
+func TestARefusedRequestIsNotRepeatedEveryRound(t *testing.T) {
+	b := newBed(t, layout{})
+	b.Inject(sim.Fault{Kind: sim.FaultStatus, Status: 403, Method: "PUT", Path: "/_cluster/routing/awareness/*"})
+	for began := b.Now(); b.Now().Sub(began) < 10*time.Minute; {
+		b.round()
+	}
+	if n := b.count("sent"); n < 8 || n > 11 {
+		t.Errorf("%d requests in ten minutes:\n%s", n, b.said())
+	}
+	if s := b.c.Status(); len(s.Blocked) == 0 || s.Blocked[0].Guard != GuardAccepted {
+		t.Errorf("it is not said what is in the way: %+v", s.Blocked)
+	}
+	b.ClearFaults()
+	b.until("first weights", 2*time.Minute, steady)
+}
+
 func TestA28OldServersAndElasticsearchAreOnlyObserved(t *testing.T) {
 	for name, l := range map[string]layout{"2.5": {version: "2.5.0"}, "elasticsearch": {version: "8.19.0", elastic: true}} {
 		t.Run(name, func(t *testing.T) {
