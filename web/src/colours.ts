@@ -106,12 +106,23 @@ function toRGB([L, a, b]: Lab): number[] {
   ].map((c) => Math.round(255 * Math.min(1, Math.max(0, c <= 0.0031308 ? 12.92 * c : 1.055 * c ** (1 / 2.4) - 0.055))));
 }
 
-function colourAt(stops: Stop[], at: number): number[] {
+// A palette takes thousands of colours between a handful of stops: those are converted once.
+const ramps = { light: rampOf(light), dark: rampOf(dark) };
+
+function rampOf(stops: Stop[]): [number, Lab][] {
+  return stops.map(([at, hex]) => [at, toLab(hex)]);
+}
+
+function rampNow(): [number, Lab][] {
+  return isDark() ? ramps.dark : ramps.light;
+}
+
+function colourAt(ramp: [number, Lab][], at: number): number[] {
   let i = 0;
-  while (i < stops.length - 2 && at > stops[i + 1][0]) i++;
-  const [from, to] = [stops[i], stops[i + 1]];
+  while (i < ramp.length - 2 && at > ramp[i + 1][0]) i++;
+  const [from, to] = [ramp[i], ramp[i + 1]];
   const part = Math.min(1, Math.max(0, (at - from[0]) / (to[0] - from[0])));
-  const [a, b] = [toLab(from[1]), toLab(to[1])];
+  const [a, b] = [from[1], to[1]];
   return toRGB([0, 1, 2].map((c) => a[c] + part * (b[c] - a[c])) as Lab);
 }
 
@@ -125,11 +136,11 @@ export const noLoad = 65535;
 
 // palette gives the pixel of every load as the daemon writes it, thousandths in two bytes; no load is transparent.
 export function palette(): Uint32Array {
-  const stops = isDark() ? dark : light;
+  const ramp = rampNow();
   const pixels = new Uint32Array(65536);
   const bytes = new Uint8ClampedArray(pixels.buffer);
   const last = Math.ceil(1000 * hottest); // past the end of the scale all are alike
-  for (let load = 0; load <= last; load++) bytes.set([...colourAt(stops, place(load / 1000)), 255], 4 * load);
+  for (let load = 0; load <= last; load++) bytes.set([...colourAt(ramp, place(load / 1000)), 255], 4 * load);
   pixels.fill(pixels[last], last + 1, noLoad);
   return pixels;
 }
@@ -138,9 +149,9 @@ export function palette(): Uint32Array {
 export function paintLegend(canvas: HTMLCanvasElement): void {
   const context = canvas.getContext("2d");
   if (!context) return;
-  const stops = isDark() ? dark : light;
+  const ramp = rampNow();
   for (let x = 0; x < canvas.width; x++) {
-    context.fillStyle = `rgb(${colourAt(stops, (2 * x) / (canvas.width - 1) - 1).join(" ")})`;
+    context.fillStyle = `rgb(${colourAt(ramp, (2 * x) / (canvas.width - 1) - 1).join(" ")})`;
     context.fillRect(x, 0, 1, canvas.height);
   }
 }
