@@ -13,7 +13,7 @@ import (
 // between, answers lost and the controller restarted. Whatever happens, no more than one zone rests, no shard loses its
 // last copy, and when the bad days are over everything is as it should be. A failing seed can be played again alone.
 func TestChaos(t *testing.T) {
-	for seed := uint64(0); seed < 4; seed += everyPoint {
+	for seed := range uint64(max(1, 4/everyPoint)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, layout{})
