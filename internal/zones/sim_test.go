@@ -235,6 +235,29 @@ func TestA16AZoneThatCannotBeTakenOutIsFenced(t *testing.T) {
 	}
 }
 
+// TestA17AZoneThatIsWellAgainStays: the controller was away when the drain ended, and the zone that was ill is not any more.
+// Its other half, a drain that is gone on with, is played on real clusters.
+func TestA17AZoneThatIsWellAgainStays(t *testing.T) {
+	b := newBed(t, layout{})
+	b.until("first weights", time.Minute, steady)
+	b.kill("b")
+	b.until("failover", 2*time.Minute, func(s *Status) bool { return s.Phase == NoStandby })
+	b.order(OrderOut, "b")
+	b.until("draining", time.Minute, func(s *Status) bool { return s.Write == Draining })
+	b.end()
+	b.restart("b")
+	b.Advance(2 * b.config.Drain)
+	b.begin()
+	b.until("called off", 2*time.Minute, func(s *Status) bool { return s.Write == Idle })
+	if b.count("abort") != 1 || b.count("decommission") > 0 {
+		t.Error(b.said())
+	}
+	if _, zone, _ := b.Decommissioned(); zone != "" {
+		t.Errorf("zone %s was taken out", zone)
+	}
+	b.until("a standby", 10*time.Minute, steady)
+}
+
 func TestElasticsearchZonesAreFencedByOrder(t *testing.T) {
 	b := newBed(t, layout{version: "8.19.0", elastic: true})
 	b.until("looked at", time.Minute, func(s *Status) bool { return len(s.Zones) == 3 })
