@@ -163,7 +163,7 @@ results: build ## Measure on the real clusters for longer and write the table of
 
 .PHONY: results-zones
 results-zones: ## Repeat what happens to zones often on real clusters, and print the figures of docs/results.md (an hour)
-	go test -timeout 120m -count=1 -parallel 1 -v ./test/zones -run TestResults -results
+	go test -timeout 120m -count=1 -parallel 1 -v ./test/zones -run 'TestResults|TestA14' -results
 
 .PHONY: bench
 bench: build ## Climb the ladder of generated instances beside the yardsticks, write the table of docs/results.md (hours)

@@ -38,13 +38,19 @@ var advised = map[string]string{
 	"cluster.publish.timeout":                        "10s",
 }
 
-// newBed starts one.
+// newBed starts one in which a node that was taken out asks every second to be let in again.
 func newBed(t *testing.T, p realcluster.Product) *bed {
+	t.Helper()
+	return startBed(t, p, "1s")
+}
+
+// startBed starts one; asks is how often a node that was taken out asks to be let in again.
+func startBed(t *testing.T, p realcluster.Product, asks string) *bed {
 	t.Helper()
 	settings := map[string]string{
 		"cluster.routing.allocation.awareness.attributes":        "zone",
 		"cluster.routing.allocation.awareness.force.zone.values": "a,b,c",
-		"discovery.find_peers_interval_during_decommission":      "1s",
+		"discovery.find_peers_interval_during_decommission":      asks,
 	}
 	maps.Copy(settings, advised)
 	c := realcluster.Start(t, realcluster.Options{Product: p, ProcessPerNode: true, Settings: settings})

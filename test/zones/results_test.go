@@ -56,6 +56,34 @@ func TestResults(t *testing.T) {
 	})
 }
 
+// TestA14AtTheServersPace: with the server's default, two minutes between two tries of a node that was taken out, a zone is
+// back within two and a half.
+func TestA14AtTheServersPace(t *testing.T) {
+	if !*results {
+		t.Skip("it waits for two minutes; run it with -results")
+	}
+	opensearch(t, func(t *testing.T, p realcluster.Product) {
+		b := startBed(t, p, "120s")
+		firstWeights(t, b)
+		r := b.run(fixed(quickly(zones.Act)), "")
+		r.healthy()
+		zone := b.standby()
+		b.order(zones.OrderOut, zone)
+		r.until("out", goal, func(s *zones.Status) bool { return s.Write == zones.Gone })
+		b.out = zone
+		b.inService(zone) // its nodes have noticed, and have begun to ask seldom
+		began := time.Now()
+		b.order(zones.OrderRecommission, "")
+		r.until("rejoined", 150*time.Second, func(*zones.Status) bool { return r.count("rejoined") > 0 })
+		fmt.Printf("%s: its nodes were back after %s\n", p, time.Since(began).Round(time.Second))
+		b.out = ""
+		r.until("a standby again", goal, steady)
+		if weights, _ := b.weights(); weights[zone] != 0 {
+			t.Errorf("weights %v", weights)
+		}
+	})
+}
+
 // nextToFail is a zone that serves: every other time the one that leads, if that one serves.
 func (b *bed) nextToFail() string {
 	b.t.Helper()
