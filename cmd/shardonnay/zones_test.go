@@ -282,14 +282,10 @@ func TestZonesByThemselves(t *testing.T) {
 	nothingLeft(t, virtual, zones.PinKey)
 }
 
-// TestAZoneOutAndBack: without a daemon, a zone with the leader in it is taken out by one command and let back by another
-// that knows nothing of the first.
-func TestAZoneOutAndBack(t *testing.T) {
-	virtual := zoned(t, sim.Config{})
-	url := serveZoned(t, virtual)
-	weigh(t, url, map[string]float64{"a": 1, "b": 1, "c": 0})
+// byThemselves runs commands about zones where no daemon does, and looks that each ends as it should and leaves nothing.
+func byThemselves(t *testing.T, virtual *sim.Cluster, url string) func(code int, args ...string) string {
 	settings := file(t, "c.yaml", quick+"  drain: 1s\n")
-	run := func(code int, args ...string) string {
+	return func(code int, args ...string) string {
 		t.Helper()
 		r := execute(t, append([]string{"zones"}, append(args, "--address", url, "--config", settings)...)...)
 		if r.code != code {
@@ -298,6 +294,15 @@ func TestAZoneOutAndBack(t *testing.T) {
 		nothingLeft(t, virtual, zones.OrderKey, zones.OwnerKey)
 		return r.stdout + r.stderr
 	}
+}
+
+// TestAZoneOutAndBack: without a daemon, a zone with the leader in it is taken out by one command and let back by another
+// that knows nothing of the first.
+func TestAZoneOutAndBack(t *testing.T) {
+	virtual := zoned(t, sim.Config{})
+	url := serveZoned(t, virtual)
+	weigh(t, url, map[string]float64{"a": 1, "b": 1, "c": 0})
+	run := byThemselves(t, virtual, url)
 	if text := run(0, "status"); !strings.Contains(text, "well, leads") {
 		t.Fatalf("nobody leads from a zone: %s", text)
 	}
@@ -328,16 +333,7 @@ func TestAZoneFencedAndBack(t *testing.T) {
 	virtual := zoned(t, sim.Config{})
 	url := serveZoned(t, virtual)
 	weigh(t, url, map[string]float64{"a": 1, "b": 1, "c": 0})
-	settings := file(t, "c.yaml", quick+"  drain: 1s\n")
-	run := func(code int, args ...string) string {
-		t.Helper()
-		r := execute(t, append([]string{"zones"}, append(args, "--address", url, "--config", settings)...)...)
-		if r.code != code {
-			t.Fatalf("%v: exit code %d, want %d: %s%s", args, r.code, code, r.stdout, r.stderr)
-		}
-		nothingLeft(t, virtual, zones.OrderKey, zones.OwnerKey)
-		return r.stdout + r.stderr
-	}
+	run := byThemselves(t, virtual, url)
 	run(2, "failover", "a", "--soft", "--yes")
 	if text := run(2, "failover", "a", "--out", "--soft"); !strings.Contains(text, "cluster.routing.allocation.exclude.zone") || !strings.Contains(text, "cancel") {
 		t.Errorf("the preview does not show the requests:\n%s", text)

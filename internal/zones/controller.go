@@ -296,9 +296,10 @@ func (c *Controller) sendTo(ctx context.Context, client *es.Client, m *Mutation)
 // reachable are clients of nodes that answered, those of zones that are well and serve first; at last the cluster's own.
 func (c *Controller) reachable(v *View) []*es.Client {
 	var first, last []*es.Client
+	present := v.present()
 	for _, name := range sortedNames(c.state.Roster) {
 		m := c.state.Roster[name]
-		if client := c.clients[name]; client != nil && v.Probes[name] && v.present()[name] {
+		if client := c.clients[name]; client != nil && v.Probes[name] && present[name] {
 			if c.health.Zones[m.Zone].Healthy() && v.State.Leader == m.ID {
 				first = append([]*es.Client{client}, first...)
 			} else if c.health.Zones[m.Zone].Healthy() {

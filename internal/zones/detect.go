@@ -313,13 +313,13 @@ func (d *Detector) rates(v *View, roster Roster) map[string]rate {
 	if before == nil {
 		return nil
 	}
-	zones := map[string]rate{}
+	zones, where := map[string]rate{}, roster.byNode() // of hundreds of nodes, in every round
 	for id, now := range v.Loads {
 		then, known := before[id]
 		if !known || now.Queries < then.Queries || now.Searches < then.Searches || now.Writes < then.Writes {
 			continue
 		}
-		zone := roster.zoneOf(id)
+		zone := where[id]
 		r := zones[zone]
 		r.queries += now.Queries - then.Queries
 		r.took += now.QueryTime - then.QueryTime

@@ -184,13 +184,7 @@ func (s *situation) servedBy(zones []string) (served, total int, without string)
 	return served, total, without
 }
 
-func (s *situation) zonesOfNodes() map[cluster.NodeID]string {
-	where := make(map[cluster.NodeID]string, len(s.roster))
-	for _, m := range s.roster {
-		where[m.ID] = m.Zone
-	}
-	return where
-}
+func (s *situation) zonesOfNodes() map[cluster.NodeID]string { return s.roster.byNode() }
 
 // served is G4.
 func (s *situation) served(zones []string) Check {
@@ -314,12 +308,7 @@ func firstFew(names []string) string {
 
 // voters is W2.
 func (s *situation) voters(zone string) Check {
-	eligible := 0
-	for _, m := range s.roster.of(zone) {
-		if m.Eligible {
-			eligible++
-		}
-	}
+	eligible := len(s.roster.voters(zone))
 	if eligible == 0 {
 		return check(GuardVoters, false, "", "zone %s has no node that may lead, and the server decommissions no such zone; fence it instead (failover %s --out --soft)", zone, zone)
 	}

@@ -135,11 +135,7 @@ func (d *deciding) previewFailover(p *Preview) {
 
 // fencing are the requests by which a zone gives its copies up, in their order.
 func (d *deciding) fencing(zone string) []string {
-	var requests []string
-	if weights := weightsFor(d.zones(), zone); !d.weightless() && !equalWeights(d.view.weights().Values, weights) {
-		requests = append(requests, d.put(weights))
-	}
-	requests = append(requests, (&Mutation{Attribute: d.config.Attribute, Fence: zone}).String())
+	requests := append(d.withdrawing(zone), (&Mutation{Attribute: d.config.Attribute, Fence: zone}).String())
 	replicas, primaries := d.copiesToLeave(zone)
 	for _, copies := range [][]es.CopyAt{replicas, primaries} {
 		if len(copies) > 0 {
@@ -149,6 +145,14 @@ func (d *deciding) fencing(zone string) []string {
 	return requests
 }
 
+// withdrawing is the request by which searches leave a zone for good; none where they have, or cannot be told to.
+func (d *deciding) withdrawing(zone string) []string {
+	if weights := weightsFor(d.zones(), zone); !d.weightless() && !maps.Equal(d.view.weights().Values, weights) {
+		return []string{d.put(weights)}
+	}
+	return nil
+}
+
 // put is the request that sets weights from where they are now.
 func (d *deciding) put(weights map[string]float64) string {
 	return (&Mutation{Attribute: d.config.Attribute, Weights: weights, Version: d.view.weights().Version}).String()
@@ -156,18 +160,9 @@ func (d *deciding) put(weights map[string]float64) string {
 
 // takingOut are the requests by which a zone leaves the cluster, in their order.
 func (d *deciding) takingOut(zone string) []string {
-	var requests []string
-	if weights := weightsFor(d.zones(), zone); !equalWeights(d.view.weights().Values, weights) {
-		requests = append(requests, d.put(weights))
-	}
+	requests := d.withdrawing(zone)
 	if d.view.leaderZone(d.roster) == zone {
-		var voters []cluster.NodeID
-		for _, m := range d.roster.of(zone) {
-			if m.Eligible {
-				voters = append(voters, m.ID)
-			}
-		}
-		requests = append(requests, (&Mutation{Exclude: voters}).String(), (&Mutation{Clear: true}).String())
+		requests = append(requests, (&Mutation{Exclude: d.roster.voters(zone)}).String(), (&Mutation{Clear: true}).String())
 	}
 	m := Mutation{Attribute: d.config.Attribute, Out: zone}
 	if d.config.ServerTime {
@@ -433,29 +428,17 @@ func (d *deciding) softFence(zone string) []string {
 		Node         string `json:"node"`
 		AllowPrimary bool   `json:"allow_primary"`
 	}
-	where := d.zonesOfNodes()
 	names := map[cluster.NodeID]string{}
 	for _, m := range d.roster {
 		names[m.ID] = m.Name
 	}
-	var replicas, primaries []map[string]cancel
-	d.groups(func(index string, shard int, copies []es.RoutingCopy) {
-		survives := slices.ContainsFunc(copies, func(k es.RoutingCopy) bool {
-			return where[k.Node] != zone && k.State == cluster.Started && slices.Contains(d.view.Routing.InSync[index][shard], k.AllocationID)
-		})
-		for _, k := range copies {
-			command := map[string]cancel{"cancel": {index, shard, names[k.Node], k.Primary}}
-			switch {
-			case where[k.Node] != zone || k.Node == "":
-			case !k.Primary:
-				replicas = append(replicas, command)
-			case survives:
-				primaries = append(primaries, command)
-			}
-		}
-	})
-	requests := []string{fmt.Sprintf(`PUT /_cluster/settings {"persistent":{"cluster.routing.allocation.exclude.%s":%q}}`, d.config.Attribute, zone)}
-	if commands := slices.Concat(replicas, primaries); len(commands) > 0 {
+	var commands []map[string]cancel
+	replicas, primaries := d.copiesToLeave(zone)
+	for _, at := range slices.Concat(replicas, primaries) {
+		commands = append(commands, map[string]cancel{"cancel": {at.Index, at.Shard, names[at.Node], at.Primary}})
+	}
+	requests := []string{(&Mutation{Attribute: d.config.Attribute, Fence: zone}).String()}
+	if len(commands) > 0 {
 		body, err := json.Marshal(map[string]any{"commands": commands})
 		if err != nil {
 			panic("zones: commands are texts and numbers: " + err.Error())

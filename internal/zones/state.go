@@ -41,7 +41,6 @@ type State struct {
 
 	Known       es.ZoneWeights       `json:"known"`             // weights that are ours or that we have adopted
 	Serving     map[string]time.Time `json:"serving"`           // since when a zone has been serving
-	Proven      map[string]time.Time `json:"proven,omitempty"`  // when a zone last began to serve
 	Changed     time.Time            `json:"changed"`           // when roles last changed
 	Leader      string               `json:"leader,omitempty"`  // node id
 	LeaderSince time.Time            `json:"leader_since"`      //
@@ -137,7 +136,7 @@ func (s *State) resting() []string {
 // clone is a copy that can be changed without changing s.
 func (s *State) clone() *State {
 	c := *s
-	c.Serving, c.Proven, c.Failed, c.Roster = maps.Clone(s.Serving), maps.Clone(s.Proven), maps.Clone(s.Failed), maps.Clone(s.Roster)
+	c.Serving, c.Failed, c.Roster = maps.Clone(s.Serving), maps.Clone(s.Failed), maps.Clone(s.Roster)
 	c.Kept, c.Peak.Buckets = slices.Clone(s.Kept), slices.Clone(s.Peak.Buckets)
 	if s.Change != nil {
 		change := *s.Change

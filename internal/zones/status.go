@@ -104,8 +104,9 @@ func (c *Controller) report(config Config, v *View) *Status {
 	}
 	if v.Loads != nil {
 		s.Loads = map[string]ZoneWork{}
+		where := c.state.Roster.byNode()
 		for id, l := range v.Loads {
-			zone := c.state.Roster.zoneOf(id)
+			zone := where[id]
 			w := s.Loads[zone]
 			w.Queries, w.FailedOpen = w.Queries+l.Queries, w.FailedOpen+l.FailedOpen
 			s.Loads[zone] = w

@@ -114,6 +114,26 @@ func (r Roster) zoneOf(id cluster.NodeID) string {
 	return ""
 }
 
+// byNode gives the zone of each node by its id.
+func (r Roster) byNode() map[cluster.NodeID]string {
+	where := make(map[cluster.NodeID]string, len(r))
+	for _, m := range r {
+		where[m.ID] = m.Zone
+	}
+	return where
+}
+
+// voters are the nodes of a zone that may lead.
+func (r Roster) voters(zone string) []cluster.NodeID {
+	var nodes []cluster.NodeID
+	for _, m := range r.of(zone) {
+		if m.Eligible {
+			nodes = append(nodes, m.ID)
+		}
+	}
+	return nodes
+}
+
 // present tells which members are in the cluster.
 func (v *View) present() map[string]bool {
 	names := map[string]bool{}

@@ -2,6 +2,7 @@ package zones
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -68,21 +69,9 @@ func (d *deciding) leave(order *Order) {
 	s.Write = Draining
 	d.note("drain", zone, "%s: zone %s drains until %s", cause, zone, s.Leaving.Deadline.Format(time.RFC3339))
 	weights := weightsFor(d.zones(), zone)
-	if w := d.view.weights(); !d.weightless() && !equalWeights(w.Values, weights) {
+	if w := d.view.weights(); !d.weightless() && !maps.Equal(w.Values, weights) {
 		d.change(TakeOut, zone, cause, weights, now, checks)
 	}
-}
-
-func equalWeights(a, b map[string]float64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for zone, weight := range a {
-		if other, there := b[zone]; !there || other != weight {
-			return false
-		}
-	}
-	return true
 }
 
 // drain waits until what runs in the zone has ended, and lets a leader there hand over meanwhile.
@@ -139,12 +128,7 @@ func (d *deciding) handOver() bool {
 			d.block(c)
 			return true
 		}
-		var nodes []cluster.NodeID
-		for _, m := range d.roster.of(l.Zone) {
-			if m.Eligible {
-				nodes = append(nodes, m.ID)
-			}
-		}
+		nodes := d.roster.voters(l.Zone)
 		l.HandedOver, s.Votes = now, true
 		d.decision.Mutation = &Mutation{Exclude: nodes}
 		d.note("hand_over", l.Zone, "the cluster is led from zone %s: its %d nodes that may lead lose their vote until another leads", l.Zone, len(nodes))
