@@ -32,6 +32,7 @@ func parseLimits(texts map[string]string) (map[string]float64, error) {
 func rightSize(w io.Writer, snapshot *cluster.Snapshot, policy *model.Policy, changes []whatif.Change, limits map[string]float64, output format) error {
 	plain := *policy
 	plain.Regions = nil // they scale what a node is to carry
+	plain.Zones = ""    // so do zones that rest, and the answer counts the loss of one itself
 	built, err := model.Build(snapshot, &plain)
 	if err != nil {
 		return err

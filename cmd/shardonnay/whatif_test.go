@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/shardonnay/shardonnay/internal/cluster/clustertest"
+	"github.com/shardonnay/shardonnay/internal/model"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rightsize"
 	"github.com/shardonnay/shardonnay/internal/sim"
@@ -118,4 +123,35 @@ func TestEmptyCluster(t *testing.T) {
 		}
 	}
 	execute(t, "plan", "--capture", captured).expect(t, 0)
+}
+
+// Right-size counts the loss of a zone itself: once, also where zones take turns.
+func TestRightSizeWhereZonesTakeTurns(t *testing.T) {
+	s, err := clustertest.Parse(`
+set awareness=zone forced=a,b,c
+node n1 zone=a processors=4 disk=100gb free=60gb
+node n2 zone=b processors=4 disk=100gb free=60gb
+node n3 zone=c processors=4 disk=100gb free=60gb
+index i replicas=2
+copy i/0 p n1 bytes=1gb search=1
+copy i/0 r n2 bytes=1gb search=1
+copy i/0 r n3 bytes=1gb search=1
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(change func(*model.Policy)) string {
+		policy := model.DefaultPolicy()
+		change(&policy)
+		var out bytes.Buffer
+		if err := rightSize(&out, s, &policy, nil, nil, asJSON); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	plain := answer(func(*model.Policy) {})
+	turns := answer(func(p *model.Policy) { p.Zones = "zone" })
+	if diff := cmp.Diff(plain, turns); diff != "" || !strings.Contains(plain, `"zone_lost": 0.375`) {
+		t.Error(plain, diff)
+	}
 }
