@@ -34,6 +34,7 @@ func balanced(f func(Balance) float64) measure {
 // measures are what assertions can be about.
 var measures = map[string]measure{
 	"peak_to_mean": balanced(func(b Balance) float64 { return b.PeakToMean }),
+	"peak":         balanced(func(b Balance) float64 { return b.Max }),
 	"cv":           balanced(func(b Balance) float64 { return b.CV }),
 	"mean":         balanced(func(b Balance) float64 { return b.Mean }),
 
