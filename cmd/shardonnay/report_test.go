@@ -14,9 +14,12 @@ import (
 )
 
 // block is the first block of code on docs/regions.md that begins so.
-func block(t *testing.T, begins string) string {
+func block(t *testing.T, begins string) string { return blockOf(t, "regions.md", begins) }
+
+// blockOf is the same of any page.
+func blockOf(t *testing.T, name, begins string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/regions.md")
+	page, err := os.ReadFile("../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +28,7 @@ func block(t *testing.T, begins string) string {
 			return text
 		}
 	}
-	t.Fatalf("docs/regions.md has no block that begins with %q", begins)
+	t.Fatalf("docs/%s has no block that begins with %q", name, begins)
 	return ""
 }
 

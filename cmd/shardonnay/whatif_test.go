@@ -125,7 +125,7 @@ func TestEmptyCluster(t *testing.T) {
 	execute(t, "plan", "--capture", captured).expect(t, 0)
 }
 
-// Right-size counts the loss of a zone itself: once, also where zones take turns.
+// Right-size counts the loss of a zone itself: once, also where plans count loads with a zone lost.
 func TestRightSizeWhereZonesTakeTurns(t *testing.T) {
 	s, err := clustertest.Parse(`
 set awareness=zone forced=a,b,c
@@ -150,7 +150,7 @@ copy i/0 r n3 bytes=1gb search=1
 		return out.String()
 	}
 	plain := answer(func(*model.Policy) {})
-	turns := answer(func(p *model.Policy) { p.Zones = "zone" })
+	turns := answer(func(p *model.Policy) { p.Zones, p.MaxLoadAfterLoss = "zone", 0.7 })
 	if diff := cmp.Diff(plain, turns); diff != "" || !strings.Contains(plain, `"zone_lost": 0.375`) {
 		t.Error(plain, diff)
 	}

@@ -438,3 +438,15 @@ func TestZonesByTheDaemon(t *testing.T) {
 	}
 	stop()
 }
+
+// The page's cluster loses a zone: a node that was level enough is above the limit then, and not where there is one.
+func TestLossOfAZoneInTheSimulator(t *testing.T) {
+	story := file(t, "loss.txt", blockOf(t, "zones.md", "cluster opensearch 2.19.6 seed=5")+
+		"assert relocating == 0\nassert unassigned == 22\nassert cycle_errors == 0\n")
+	const even = "balance: {tolerance: 0.3}\nsolver: {work_limit: 100000}\n"
+	without := execute(t, "simulate", story, "--config", file(t, "even.yaml", even))
+	if without.expect(t, 1, "1 of 4 assertions"); !strings.Contains(without.stdout, "FAIL peak search <= 0.7 (0.758") {
+		t.Error(without.stdout)
+	}
+	execute(t, "simulate", story, "--config", file(t, "limit.yaml", even+"zones: {max_load_after_loss: 0.7}\n")).expect(t, 0)
+}

@@ -189,6 +189,8 @@ type Zones struct {
 	StableFor     time.Duration `key:"stable_for"`     // for which a zone that is out has to be reachable to come back by itself
 	ExemptIndices []string      `key:"exempt_indices"` // patterns of indices that need no copy in the zones that serve
 	CanaryIndex   string        `key:"canary_index"`   // for searches and writes that prove each zone; empty for none
+
+	MaxLoadAfterLoss float64 `key:"max_load_after_loss"` // share of a node's capacity that it may carry with any one zone lost; 0 is no limit
 }
 
 // Solver bounds the search.
@@ -291,9 +293,10 @@ func (c *Config) Policy() model.Policy {
 		policy.Weights[d.Name] = d.Weight
 	}
 	policy.Regions = c.Regions.policy()
-	if c.Zones.Mode != "off" {
+	if c.Zones.Mode != "off" || c.Zones.MaxLoadAfterLoss > 0 {
 		policy.Zones = c.Zones.Attribute
 	}
+	policy.MaxLoadAfterLoss = c.Zones.MaxLoadAfterLoss
 	return policy
 }
 

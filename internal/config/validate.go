@@ -212,6 +212,7 @@ func (l *loader) validateZones(c *Zones) {
 		l.fault("zones.early_drain", "true beside zones.drain_by server, whose timer nobody can cut short; give one of them")
 	}
 	l.between("zones.stable_for", c.StableFor, 0, 24*time.Hour)
+	l.ratio("zones.max_load_after_loss", c.MaxLoadAfterLoss, 0, 1)
 	if strings.ContainsAny(c.CanaryIndex, " ,*/") {
 		l.fault("zones.canary_index", "%q is not the name of one index; name one", c.CanaryIndex)
 	}

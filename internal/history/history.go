@@ -99,11 +99,11 @@ func (h *History) ObservePlan(cycle string, started time.Time, s *cluster.Snapsh
 	}
 	seen := &sample{
 		at: started.UnixMilli(), cycle: cycle, objective: made.Objective.Before, bound: made.Objective.LowerBound,
-		roster: h.rosterOf(s, p), load: make([]uint16, 0, len(p.Dimensions)*len(p.Nodes)),
+		roster: h.rosterOf(s, p), load: make([]uint16, 0, len(s.Dimensions)*len(p.Nodes)),
 	}
 	domains, _ := p.Domains()
 	current := p.Current()
-	for d := range p.Dimensions {
+	for d := range s.Dimensions {
 		for _, r := range model.Utilization(p, domains, current, d) {
 			coded := uint16(noLoad)
 			if r >= 0 {
@@ -132,7 +132,7 @@ func (h *History) ObserveCycle(cycle string, started time.Time, outcome string) 
 // rosterOf is the newest sample's roster where it still fits, else a new one.
 func (h *History) rosterOf(s *cluster.Snapshot, p *model.Problem) *roster {
 	fresh := &roster{}
-	for _, d := range p.Dimensions {
+	for _, d := range s.Dimensions {
 		fresh.dimensions = append(fresh.dimensions, d.Name)
 	}
 	nodes := make([]Node, len(p.Nodes))

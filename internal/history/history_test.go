@@ -143,6 +143,7 @@ func problem(nodes []string, load func(node, dimension int) float64) (*cluster.S
 	s := &cluster.Snapshot{}
 	p := &model.Problem{Classes: []model.Class{{}}, Groups: []model.Group{{}}}
 	for _, name := range []string{"search", "index", "disk"} {
+		s.Dimensions = append(s.Dimensions, cluster.Dimension{Name: name})
 		p.Dimensions = append(p.Dimensions, model.Dimension{Name: name, Weight: 1})
 	}
 	for n, name := range nodes {

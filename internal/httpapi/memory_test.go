@@ -33,6 +33,7 @@ func TestPeakOfADay(t *testing.T) {
 	s := &cluster.Snapshot{}
 	p := &model.Problem{Classes: []model.Class{{}}, Groups: make([]model.Group, 1)}
 	for _, name := range []string{"search", "index", "disk"} {
+		s.Dimensions = append(s.Dimensions, cluster.Dimension{Name: name})
 		p.Dimensions = append(p.Dimensions, model.Dimension{Name: name, Weight: 1})
 	}
 	for n := range 750 {

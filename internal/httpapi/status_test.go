@@ -128,7 +128,7 @@ func TestHistoryByDimension(t *testing.T) {
 
 // observe feeds one sample of one node, which is exactly fair: 1000 thousandths.
 func observe(past *history.History) {
-	s := &cluster.Snapshot{Nodes: []cluster.Node{{ID: "1", Name: "n1"}}}
+	s := &cluster.Snapshot{Dimensions: []cluster.Dimension{cluster.SearchTime}, Nodes: []cluster.Node{{ID: "1", Name: "n1"}}}
 	p := &model.Problem{
 		Dimensions: []model.Dimension{{Name: "search", Weight: 1}}, Nodes: []model.Node{{ID: "1", Capacity: []float64{4}}},
 		Classes: []model.Class{{Nodes: []int32{0}}}, Groups: make([]model.Group, 1), Copies: []model.Copy{{Load: []float64{2}}},

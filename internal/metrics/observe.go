@@ -166,7 +166,7 @@ func (m *Metrics) ObserveProblem(p *model.Problem, s *cluster.Snapshot) {
 	domains, _ := p.Domains()
 	current, names := p.Current(), nodeNames(s)
 	var load []value
-	for d, dimension := range p.Dimensions {
+	for d, dimension := range s.Dimensions {
 		for n, r := range model.Utilization(p, domains, current, d) {
 			if at := s.NodeAt(cluster.NodeID(p.Nodes[n].ID)); r >= 0 && at != cluster.None {
 				load = append(load, value{[]string{names[at], dimension.Name}, r})

@@ -37,7 +37,7 @@ var (
 		string(plan.SingleShardHotspot), string(plan.NoLegalTarget), string(plan.NotWorth), string(plan.Budget), string(plan.Pinned),
 		string(plan.Noise), string(plan.Balanced), string(plan.MustMoveBlocked), string(plan.Cycle), string(plan.InFlight),
 		string(plan.Oscillation), string(plan.ForeignBalancer), string(plan.UnassignedCopies), string(plan.MixedVersions),
-		string(plan.SingleSample), string(plan.SolverLimit), string(plan.Zones),
+		string(plan.SingleSample), string(plan.SolverLimit), string(plan.Zones), string(plan.ZoneLoss),
 	}
 
 	tiers = model.TierNames[:]

@@ -62,6 +62,9 @@ func Build(s *cluster.Snapshot, policy *Policy) (*Built, error) {
 	if b.Regional() {
 		regions.overload()
 	}
+	if b.LossLimited() {
+		b.lossLimits()
+	}
 	return b, nil
 }
 
@@ -200,6 +203,9 @@ func (b *Built) copies(nodeAt []int32, regions *regional) error {
 			var shares []float64
 			if turns != nil {
 				shares = turns.shares(s, group)
+				if b.LossLimited() {
+					turns.lossShares(s, group, b.zoneCap(first.Index), shares)
+				}
 				p.Groups[len(p.Groups)-1].TierFloors = turns.floor(len(group))
 			}
 			for i, c := range group {

@@ -39,15 +39,17 @@ const (
 	Overload
 	// CrossRegion: it would cross between regions in a pass that lets nothing cross.
 	CrossRegion
+	// ZoneLoss: with a zone lost the node would carry more than zones.max_load_after_loss allows.
+	ZoneLoss
 )
 
 // AllDeciders is the set of all of them.
-const AllDeciders = CrossRegion<<1 - 1
+const AllDeciders = ZoneLoss<<1 - 1
 
 var deciderNames = []string{
 	"same_shard", "filter", "data_tier", "target_pool", "awareness", "disk_threshold", "shards_limit", "load_awareness",
 	"node_version", "node_shutdown", "max_retry", "snapshot_in_progress", "rebalance_only_when_active", "not_started", "index_busy", "pinned", "cool_down",
-	"overload", "cross_region",
+	"overload", "cross_region", "zone_loss",
 }
 
 // Names lists the set's members, in their fixed order.

@@ -27,6 +27,9 @@ type Policy struct {
 	// Zones is the awareness attribute whose values take turns in serving searches; empty where all serve. A copy's search
 	// load is then the most that it has while any zone but its own rests, and a shard with enough copies keeps one in each.
 	Zones string
+	// MaxLoadAfterLoss is the share of its capacity that a node may have to carry in search, and in index, with any one of the
+	// Zones lost; 0 is no limit.
+	MaxLoadAfterLoss float64
 
 	// Regions is nil where regions are of no account.
 	Regions *Regions

@@ -29,6 +29,7 @@ var remedies = []struct {
 	{model.Pinned, "the configuration pins it", "See the pin rules of the configuration"},
 	{model.CoolDown, "it moved not long ago", "It goes on by itself once the cool-down is over"},
 	{model.Overload, "the other nodes carry as much as regions.overload allows", "Add nodes, or raise regions.overload"},
+	{model.ZoneLoss, "the other nodes would carry more than zones.max_load_after_loss allows if a zone were lost", "Add nodes, or raise zones.max_load_after_loss"},
 	{model.CrossRegion, "it would cross between regions, and not every pass lets copies cross", "It goes on by itself in a pass that does; see regions.wan_every"},
 	{model.TargetPool, "nodes of that kind take no such copy", ""},
 }

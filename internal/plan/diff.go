@@ -160,7 +160,7 @@ func (s *sequencer) balance() []Balance {
 	rows := []Balance{}
 	assignments := [][]int32{s.p.Current(), s.place.Assignment(), s.want}
 	names := s.b.DomainNames(s.loads.domains)
-	for d := range s.p.Dimensions {
+	for d := range s.b.Snapshot.Dimensions { // the problem may have more, which are prices
 		var utilization [3][]float64
 		for i, node := range assignments {
 			utilization[i] = model.Utilization(s.p, s.loads.domains, node, d)

@@ -174,9 +174,20 @@ func (s *sequencer) ours(c int, to int32) model.Deciders {
 	case s.place.Legal(c, to):
 		return 0
 	case !s.place.Bears(c, to):
-		return model.Overload
+		return s.overloads()
 	}
 	return model.DiskThreshold
+}
+
+// overloads are the rules that limit what nodes carry.
+func (s *sequencer) overloads() (why model.Deciders) {
+	if s.regional() {
+		why |= model.Overload
+	}
+	if s.b.LossLimited() {
+		why |= model.ZoneLoss
+	}
+	return why
 }
 
 // groupInFlight tells whether a copy of the same shard was already relocating when the snapshot was taken.

@@ -195,6 +195,7 @@ const (
 	MixedVersions      Kind = "mixed_versions"       // nodes of several versions
 	SingleSample       Kind = "single_sample"        // rates are averages since the start, not of now
 	Zones              Kind = "zones"                // fewer zones than copies
+	ZoneLoss           Kind = "zone_loss"            // a node, or the disks, would not bear the loss of a zone
 	SolverLimit        Kind = "solver_limit"         // a better placement is known to exist, the solver's time was over
 )
 

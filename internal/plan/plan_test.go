@@ -75,6 +75,10 @@ func TestPlan(t *testing.T) {
 						policy.SpreadWeight = number
 					case "growth":
 						policy.GrowthShare = number
+					case "tolerance":
+						policy.Tolerance = number
+					case "loss": // what a node may carry with any one zone lost
+						policy.Zones, policy.MaxLoadAfterLoss = "zone", number
 					case "pin":
 						policy.PinIndices = arg.Vals
 					case "samples":

@@ -24,6 +24,7 @@ func (s *sequencer) verdicts() []Verdict {
 	found := s.clusterVerdicts()
 	found = append(found, s.mustMoveBlocked()...)
 	found = append(found, s.wishVerdicts()...)
+	found = append(found, s.lossVerdicts()...)
 	found = append(found, s.hotNodes()...)
 	if len(s.steps) == 0 && !slices.ContainsFunc(found, func(v Verdict) bool { return v.blames() }) {
 		found = append([]Verdict{s.balanced()}, found...)
@@ -34,7 +35,7 @@ func (s *sequencer) verdicts() []Verdict {
 // blames tells whether the verdict says why something does not move, rather than what else is to be known.
 func (v *Verdict) blames() bool {
 	switch v.Kind {
-	case ForeignBalancer, UnassignedCopies, MixedVersions, SingleSample, Zones:
+	case ForeignBalancer, UnassignedCopies, MixedVersions, SingleSample, Zones, ZoneLoss:
 		return false
 	}
 	return true
@@ -330,7 +331,7 @@ type hotNode struct {
 func (s *sequencer) hotNodes() (found []Verdict) {
 	var hot []hotNode
 	for n := range s.p.Nodes {
-		for d := range s.p.Dimensions {
+		for d := range s.b.Snapshot.Dimensions {
 			r := s.place.Utilization(n, d)
 			if cost := s.loads.cost(int32(n), d, s.place.Load(n, d)); r > 0 && cost > minNet {
 				hot = append(hot, hotNode{int32(n), d, r, cost})
