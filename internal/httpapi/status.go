@@ -30,6 +30,7 @@ type Status struct {
 	Objective *Objective      `json:"objective"` // of that plan
 	InFlight  InFlight        `json:"in_flight"`
 	Changes   Changes         `json:"changes"`
+	Zones     int64           `json:"zones"` // milliseconds, when they were last looked at; 0 where there are none to be
 }
 
 // Program is what runs, and since when.
@@ -86,6 +87,9 @@ func statusOf(daemon Daemon, past *history.History, o *Options, now time.Time) S
 		},
 		Mode: o.Mode, IntervalS: o.Interval.Seconds(), Paused: daemon.Paused(), MayPause: o.Token != "",
 		Alive: textOf(daemon.Alive(now)),
+	}
+	if o.Zones != nil {
+		s.Zones = o.Zones.At.UnixMilli()
 	}
 	says, missing := daemon.Ready()
 	if s.Ready = textOf(missing); says != "" && says != rebalance.Working {

@@ -67,7 +67,11 @@ func listen(t *testing.T, address, token string) *madeUp {
 		},
 	}}
 	m.past.Of("u")
-	server, err := httpapi.Listen(address, httpapi.Handler(m, m.past, func() httpapi.Options { return m.options }))
+	server, err := httpapi.Listen(address, httpapi.Handler(m, m.past, func() httpapi.Options {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.options
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +93,7 @@ func (m *madeUp) cycle(at time.Time, nodes []cluster.Node, load func(node, dimen
 	s := &cluster.Snapshot{Nodes: nodes, Samples: 2}
 	p := &model.Problem{Classes: []model.Class{{}}, Groups: make([]model.Group, 1)}
 	for _, name := range []string{"search", "index", "disk"} {
+		s.Dimensions = append(s.Dimensions, cluster.Dimension{Name: name})
 		p.Dimensions = append(p.Dimensions, model.Dimension{Name: name, Weight: 1})
 	}
 	for n := range nodes {

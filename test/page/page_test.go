@@ -13,9 +13,11 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/es"
 	"github.com/shardonnay/shardonnay/internal/mover"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
+	"github.com/shardonnay/shardonnay/internal/zones"
 )
 
 // TestFreshDaemon: the page is of use before the first cycle has ended, with one sample, and after.
@@ -117,6 +119,77 @@ func TestHostileNames(t *testing.T) {
 	if title := eval[string](b, "document.title"); !strings.HasPrefix(title, "c-<img") {
 		t.Errorf("the title is %q", title)
 	}
+	b.quiet(m.server.URL())
+}
+
+// TestZones: they are there where the daemon looks at them, with what each is and what holds them up, and what they are called
+// is text.
+func TestZones(t *testing.T) {
+	m := listen(t, "127.0.0.1:0", "")
+	b := open(t, m.server.URL()+"/", 1280, 900, "light")
+	b.await("document.querySelector('#cluster-name').textContent === 'search-prod'")
+	if !eval[bool](b, "document.querySelector('#zones').hidden") || b.asked("/api/v1/zones") > 0 {
+		t.Error("there are zones where nobody looks at any")
+	}
+	const evil = `<img src=x onerror="document.title='owned'">`
+	one, none := 1.0, 0.0
+	looked := time.Now()
+	status := &zones.Status{
+		At: looked, Mode: zones.Act, Attribute: "zone" + evil, Phase: zones.Holding, Write: zones.Gone, Version: 7, Due: looked.Add(10 * time.Minute), Leader: "a" + evil,
+		Zones: []zones.ZoneStatus{
+			{Zone: "a" + evil, Role: zones.Active, Weight: &one, Nodes: 2, Members: 2, Copies: es.ZoneCopies{Active: 40, Initializing: 2, Relocating: 1}},
+			{Zone: "b", Role: zones.Active, Weight: &one, Nodes: 1, Members: 2, Health: zones.Health{
+				Bad: []zones.Signal{zones.Signal("probe")}, Seen: []zones.Signal{"probe", zones.Signal("search_test" + evil)}, ReadImpaired: true,
+			}},
+			{Zone: "c", Role: zones.Standby, Weight: &none, Nodes: 2, Members: 2},
+			{Zone: "d", Role: zones.Out, Nodes: 0, Members: 2},
+		},
+		Hold:    &zones.Hold{Reason: "upgrade" + evil, By: "ann" + evil, Since: looked},
+		Blocked: []zones.Check{{Guard: "standby_well", Text: "zone c is not well" + evil}},
+		Leaving: &zones.Leaving{Zone: "d", Soft: true},
+	}
+	m.set(func() { m.options.Zones = status })
+	b.await("document.querySelectorAll('#zone-list tbody tr').length === 4 && !document.querySelector('#zones').hidden")
+	for i, want := range [][]string{
+		{"a" + evil, "active", "well", "leads", "2 of 2", "40, 2 recovering, 1 moving"},
+		{"b", "active", "searches impaired", "probe", "search test" + evil, "1 of 2"},
+		{"c", "standby", "well", "2 of 2"},
+		{"d", "fenced", "none", "0 of 2"},
+	} {
+		if row := eval[string](b, fmt.Sprintf("document.querySelector('#zone-list tbody tr:nth-child(%d)').textContent", i+1)); has(row, want...) != nil {
+			t.Errorf("zone %d lacks %q: %s", i+1, has(row, want...), row)
+		}
+	}
+	lead, notes := eval[string](b, "document.querySelector('#zones-lead').textContent"), eval[string](b, "document.querySelector('#zones-notes').textContent")
+	if missing := has(lead, "By zone"+evil, "mode act, holding", "next rotation"); missing != nil {
+		t.Errorf("%q is missing: %s", missing, lead)
+	}
+	if missing := has(notes, "Held by ann"+evil, "upgrade"+evil, "Held up by standby well: zone c is not well"+evil); missing != nil {
+		t.Errorf("%q is missing: %s", missing, notes)
+	}
+	if got := eval[int](b, "document.querySelectorAll('#zones img').length"); got != 0 {
+		t.Errorf("%d images are among the zones", got)
+	}
+	b.shot("zones")
+	b.view(390, 844, 1)
+	if wide := eval[int](b, "document.documentElement.scrollWidth"); wide > 390 {
+		t.Errorf("the page is %d pixels wide on a telephone", wide)
+	}
+	b.shot("zones-narrow")
+	asked := b.asked("/api/v1/zones")
+	polls := b.asked("/api/v1/status")
+	for b.asked("/api/v1/status") < polls+3 {
+		eval[bool](b, "new Promise((done) => requestAnimationFrame(() => done(true)))")
+	}
+	if again := b.asked("/api/v1/zones"); again != asked {
+		t.Errorf("the zones were asked for %d times more, and nobody has looked at them again", again-asked)
+	}
+	old := *status
+	old.At, old.Hold, old.Blocked = looked.Add(-5*time.Minute), nil, nil
+	m.set(func() { m.options.Zones = &old })
+	b.await("document.querySelector('#zones-notes').hidden && document.querySelector('#zones-lead').textContent.includes('last looked at 5 min ago')")
+	m.set(func() { m.options.Zones = nil })
+	b.await("document.querySelector('#zones').hidden")
 	b.quiet(m.server.URL())
 }
 

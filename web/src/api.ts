@@ -18,6 +18,35 @@ export interface Status {
   objective: Objective | null;
   in_flight: { moves: number; bytes: number };
   changes: { samples: number; moves: number };
+  zones: number;
+}
+
+export interface Zone {
+  zone: string;
+  role: string;
+  weight: number | null;
+  health: { bad?: string[]; seen?: string[]; read_impaired: boolean; write_impaired: boolean };
+  nodes: number;
+  expected: number;
+  copies: { active: number; initializing: number; relocating: number };
+}
+
+export interface Zones {
+  at: string;
+  mode: string;
+  attribute: string;
+  unsupported?: string;
+  isolated?: string;
+  phase: string;
+  write: string;
+  zones: Zone[] | null;
+  hold?: { reason: string; by: string; since: string };
+  pin?: string;
+  leaving?: { zone: string; soft?: boolean };
+  rotation_due?: string;
+  blocked?: { guard: string; text: string }[];
+  owner?: { holder: string };
+  leader?: string;
 }
 
 export interface Objective {

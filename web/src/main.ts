@@ -1,5 +1,5 @@
 // The page: asks the daemon every other second what is new, and shows it. It changes nothing but, with a token, the pause.
-import { get, type Heat, type Move, type Moves, type Plan, Refusal, type Status } from "./api";
+import { get, type Heat, type Move, type Moves, type Plan, Refusal, type Status, type Zones } from "./api";
 import { inksNow, noLoad, onThemeChange, paintLegend } from "./colours";
 import { byId, el, show } from "./dom";
 import { ago, bytes, clock, figure, moment, percent, times, words } from "./format";
@@ -8,6 +8,7 @@ import { Lines } from "./lines";
 import { Pause } from "./pause";
 import { Series } from "./series";
 import { Tables } from "./tables";
+import { ZonePanel } from "./zones";
 
 const sync = "time";
 
@@ -18,6 +19,7 @@ const pollFast = 1000;
 const pollGone = 5000;
 
 const tables = new Tables();
+const zones = new ZonePanel();
 const heat = new HeatMap(byId("heat-map"), byId("heat-live"), byId<HTMLButtonElement>("reset"), sync);
 const labels = (): number => heat.labels();
 const peaks = new Lines(byId("peaks"), { height: 130, format: times, labels, floor: 1, span: () => shownSpan(), sync });
@@ -75,6 +77,7 @@ async function poll(): Promise<void> {
       seen.samples !== now.changes.samples ? askHistory() : null,
       seen.moves !== now.changes.moves ? askMoves() : null,
       now.plan && now.plan !== planShown ? askPlan() : null,
+      askZones(now.zones),
     ]);
     seen = { ...now.changes };
   } catch (error) {
@@ -161,6 +164,15 @@ async function askPlan(): Promise<void> {
   plan = await get<Plan>("plan");
   planShown = plan.id;
   tables.showPlan(plan);
+}
+
+// askZones asks for the zones where they have been looked at since; what is known ages all the same.
+let lastLook = 0;
+let zonesKnown: Zones | null = null;
+async function askZones(look: number): Promise<void> {
+  if (look !== lastLook) zonesKnown = look ? await get<Zones>("zones") : null;
+  lastLook = look;
+  zones.showZones(zonesKnown, Date.now() + skew);
 }
 
 // drawHistory shows the loads of the dimension that is looked at.

@@ -16,7 +16,7 @@ function way(m: { from: Place; to: Place }): Content {
   return el("span", { class: "way" }, place(m.from), el("span", { class: "faint", "aria-label": "to" }, " → "), place(m.to));
 }
 
-function chip(text: string, kind = ""): HTMLElement {
+export function chip(text: string, kind = ""): HTMLElement {
   return el("span", { class: `chip ${kind}` }, text);
 }
 
