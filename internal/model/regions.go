@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -255,8 +256,9 @@ func (r *Regions) home(index string) string {
 
 // wish says where the copies of a shard should be: copies of them, of which now[region] are there.
 //
-// Every region gets the floor. The remainder goes to one main region, or is spread, one each. No region gets more than it
-// has zones; where there are not so many zones, each may hold one more copy, and so on, until there is room for all.
+// Every region gets the floor. The remainder goes to one main region, and what it cannot hold to others; or it is spread,
+// one each. No region gets more than it has zones; where there are not so many zones, each may hold one more copy, and so
+// on, until there is room for all.
 func (t *topology) wish(shard string, copies int, explicit, now map[string]int, on *tree) *Wishes {
 	w := &Wishes{Floors: make(map[string]int)}
 	w.Caps[regionTier] = make(map[string]int)
@@ -293,21 +295,27 @@ func (t *topology) wish(shard string, copies int, explicit, now map[string]int, 
 			}
 		}
 	default:
-		order := slices.Clone(on.regions)
-		slices.SortFunc(order, func(a, b string) int { return -compareHash(rendezvous(shard, a), rendezvous(shard, b)) })
+		rest := copies
+		for _, region := range on.regions {
+			w.Floors[region] = min(floor, room(region))
+			rest -= w.Floors[region]
+		}
+		takes := func(region string) int { return min(rest, room(region)-w.Floors[region]) } // of the remainder, at most
 		// The regions that can hold the whole remainder come first, so that where all of them can it is the hash that says.
-		largest := copies - floor*(len(on.regions)-1)
-		slices.SortStableFunc(order, func(a, b string) int { return min(room(b), largest) - min(room(a), largest) })
-		chosen := t.fill(order, copies, floor, room, w.Floors)
+		order := slices.Clone(on.regions)
+		slices.SortFunc(order, func(a, b string) int {
+			return cmp.Or(takes(b)-takes(a), cmp.Compare(rendezvous(shard, b), rendezvous(shard, a)))
+		})
+		chosen := w.fill(order, rest, takes)
 		w.Main = order[0]
 		for i := range order {
 			other := slices.Concat(order[i:i+1], order[:i], order[i+1:])
-			if filled := t.fill(other, copies, floor, room, nil); equalCounts(filled, now) {
+			if filled := w.fill(other, rest, takes); equalCounts(filled, now) {
 				chosen, w.Main = filled, order[i] // it is so already
 				break
 			}
 		}
-		if copies%len(on.regions) == 0 {
+		if rest == 0 {
 			w.Main = ""
 		}
 		maps.Copy(caps, chosen)
@@ -328,20 +336,13 @@ func (w *Wishes) divide(on *tree) {
 	}
 }
 
-// fill gives every region the floor, as far as it has room, then the rest in that order, as much as fits each.
-func (t *topology) fill(order []string, copies, floor int, room func(string) int, floors map[string]int) map[string]int {
+// fill gives every region its floor, then the rest in that order, as much as each takes.
+func (w *Wishes) fill(order []string, rest int, takes func(string) int) map[string]int {
 	count := make(map[string]int, len(order))
 	for _, region := range order {
-		count[region] = min(floor, room(region))
-		copies -= count[region]
-		if floors != nil {
-			floors[region] = count[region]
-		}
-	}
-	for _, region := range order {
-		more := max(0, min(copies, room(region)-count[region]))
-		count[region] += more
-		copies -= more
+		more := min(rest, takes(region))
+		count[region] = w.Floors[region] + more
+		rest -= more
 	}
 	return count
 }
@@ -373,16 +374,6 @@ func rendezvous(shard, name string) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
-}
-
-func compareHash(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // hash01 is rendezvous as a number from 0 to 1.

@@ -41,6 +41,7 @@ func TestWishes(t *testing.T) {
 		{map[string]int{"a": 2, "b": 1}, 3, RemainderMain, "2+1", false},
 		{map[string]int{"a": 2, "b": 1}, 3, RemainderSpread, "2+1", false},
 		{map[string]int{"a": 2, "b": 2, "c": 1}, 5, RemainderMain, "2+2+1", false},
+		{map[string]int{"a": 1, "b": 6, "c": 4}, 9, RemainderMain, "5+3+1", false}, // c has room for one of the two that a has not
 		{map[string]int{"a": 1, "b": 1}, 3, RemainderMain, "2+1", true},
 		{map[string]int{"a": 1, "b": 1}, 5, RemainderSpread, "3+3", true},
 	} {
@@ -54,7 +55,8 @@ func TestWishes(t *testing.T) {
 }
 
 // Whatever the regions: caps leave room for all copies, floors ask for no more than there are, no region has more than its
-// zones hold, and copies that lie as a main region would have them stay so.
+// zones hold, the remainder is in one region where one can hold it, and copies that lie as a main region would have them
+// stay so.
 func TestWishesCanBeFulfilled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zones := map[string]int{}
@@ -68,20 +70,27 @@ func TestWishesCanBeFulfilled(t *testing.T) {
 		copies := rapid.IntRange(1, 12).Draw(t, "copies")
 		name := rapid.SampledFrom([]string{"a/0", "b/7", "c/3"}).Draw(t, "shard")
 		w := top.wish(name, copies, nil, nil, on)
-		caps, floors := 0, 0
+		each := max(1, ceil(copies, all))
+		caps, floors, above, roomiest := 0, 0, 0, 0
 		for region, most := range w.Caps[regionTier] {
-			if each := max(1, ceil(copies, all)); most > each*zones[region] {
+			if most > each*zones[region] {
 				t.Fatalf("%s may have %d copies in %d zones of %d", region, most, zones[region], each)
 			}
 			if w.Floors[region] > most {
 				t.Fatalf("%s: from %d to %d", region, w.Floors[region], most)
 			}
-			caps, floors = caps+most, floors+w.Floors[region]
+			if most > w.Floors[region] {
+				above++
+			}
+			caps, floors, roomiest = caps+most, floors+w.Floors[region], max(roomiest, each*zones[region]-w.Floors[region])
 		}
 		if caps < copies || floors > copies || top.policy.Remainder == RemainderMain && caps != copies {
 			t.Fatalf("%d copies, caps of %d, floors of %d", copies, caps, floors)
 		}
 		if top.policy.Remainder == RemainderMain {
+			if above > 1 && roomiest >= copies-floors {
+				t.Fatalf("some region has room for %d copies beside its floor, and %d are in several: %v", roomiest, copies-floors, w.Caps[regionTier])
+			}
 			other := top.wish("another/1", copies, nil, nil, on)
 			if again := top.wish(name, copies, nil, other.Caps[regionTier], on); !equalCounts(again.Caps[regionTier], other.Caps[regionTier]) {
 				t.Fatalf("copies lie as %v, which another shard wishes, and are wished elsewhere: %v", other.Caps[regionTier], again.Caps[regionTier])
