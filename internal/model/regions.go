@@ -308,6 +308,8 @@ func (t *topology) wish(shard string, copies int, explicit, now map[string]int, 
 		})
 		chosen := w.fill(order, rest, takes)
 		w.Main = order[0]
+		// Where what a main region cannot hold is in others that can hold as much as those of the hash, it stays there.
+		slices.SortStableFunc(order, func(a, b string) int { return cmp.Or(takes(b)-takes(a), now[b]-now[a]) })
 		for i := range order {
 			other := slices.Concat(order[i:i+1], order[:i], order[i+1:])
 			if filled := w.fill(other, rest, takes); equalCounts(filled, now) {

@@ -54,6 +54,31 @@ func TestWishes(t *testing.T) {
 	}
 }
 
+// What a main region has no zones for lies in others as it happens to: where the next is as good, the shard's name does not
+// move it there.
+func TestOverflowOfMainRegionStays(t *testing.T) {
+	for _, test := range []struct {
+		zones  map[string]int
+		copies int
+		now    map[string]int
+	}{
+		{map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}, 2, map[string]int{"a": 1, "b": 1}},
+		{map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}, 2, map[string]int{"c": 1, "d": 1}},
+		{map[string]int{"a": 1, "b": 1, "c": 2, "d": 2, "e": 2}, 3, map[string]int{"c": 2, "e": 1}},
+		{map[string]int{"a": 1, "b": 1, "c": 2, "d": 2, "e": 2}, 3, map[string]int{"c": 1, "d": 2}},
+		{map[string]int{"a": 1, "b": 1, "c": 4, "d": 4, "e": 4}, 9, map[string]int{"a": 1, "b": 1, "c": 4, "d": 1, "e": 2}},
+		{map[string]int{"a": 1, "b": 1, "c": 4, "d": 4, "e": 4}, 9, map[string]int{"a": 1, "b": 1, "c": 1, "d": 2, "e": 4}},
+	} {
+		top, on := planted(test.zones)
+		for shard := range 20 {
+			name := fmt.Sprint("i/", shard)
+			if w := top.wish(name, test.copies, nil, test.now, on); !equalCounts(w.Caps[regionTier], test.now) {
+				t.Errorf("%s: %v in zones of %v is wished elsewhere: %v", name, test.now, test.zones, w.Caps[regionTier])
+			}
+		}
+	}
+}
+
 // Whatever the regions: caps leave room for all copies, floors ask for no more than there are, no region has more than its
 // zones hold, the remainder is in one region where one can hold it, and copies that lie as a main region would have them
 // stay so.
@@ -91,7 +116,7 @@ func TestWishesCanBeFulfilled(t *testing.T) {
 			if above > 1 && roomiest >= copies-floors {
 				t.Fatalf("some region has room for %d copies beside its floor, and %d are in several: %v", roomiest, copies-floors, w.Caps[regionTier])
 			}
-			other := top.wish("another/1", copies, nil, nil, on)
+			other := top.wish(fmt.Sprint("another/", rapid.IntRange(0, 99).Draw(t, "another")), copies, nil, nil, on)
 			if again := top.wish(name, copies, nil, other.Caps[regionTier], on); !equalCounts(again.Caps[regionTier], other.Caps[regionTier]) {
 				t.Fatalf("copies lie as %v, which another shard wishes, and are wished elsewhere: %v", other.Caps[regionTier], again.Caps[regionTier])
 			}
