@@ -34,8 +34,8 @@ func (r *run) bound(starts []start, rng *rand.Rand, allow *allowance) (leave []m
 		own.lumpFrom = giantShare
 		own.setLumps(own.lumpy(mostLumps))
 		p.f = &own
-	} else if leave, err = p.seats(&starts[0], seatLevels, share, 1); err != nil || len(starts) == 1 || allow.spent(0) {
-		return leave, err
+	} else if leave = p.seats(&starts[0], seatLevels, share, 1); len(starts) == 1 || allow.spent(0) {
+		return leave, nil
 	}
 	parts := f.parts()
 	var best *prices
@@ -113,7 +113,7 @@ var seatLevels = []int{32, mostLumps, 16 * mostLumps}
 
 // seats finds prices of the lumps' seats, for as many lumps as one level says after the other, each from where the one before
 // came to, with a share of the allowance. It returns who leaves by the last program.
-func (p *proof) seats(from *start, levels []int, share float64, workers int) (leave []move, err error) {
+func (p *proof) seats(from *start, levels []int, share float64, workers int) (leave []move) {
 	allow := p.allow.part(share, 1, 1)[0]
 	defer func() { p.allow.used += allow.used }()
 	for _, most := range levels {
@@ -122,29 +122,26 @@ func (p *proof) seats(from *start, levels []int, share float64, workers int) (le
 		if len(f.lumps) == 0 || from.seats != nil && len(f.lumps) <= len(from.of.lumps) {
 			continue // nothing new
 		}
-		s, err := newSeating(f.newPricer(from.prices, p.rng), p.nodes)
-		if err != nil {
-			return nil, err
-		}
+		tol := seatTolerance * p.result.Objective
+		s := newSeating(f.newPricer(from.prices, p.rng), p.nodes, p.rng, tol, workers, &allow)
 		q := s.start(p.node)
 		if from.seats != nil {
 			f.seatsOf(q.p, from.of, from.seats)
 		}
-		best, err := s.search(q, p.node, seatTolerance*p.result.Objective, p.goal(), workers, &allow, func(bound float64) {
+		best := s.search(q, p.node, tol, p.goal(), func(bound float64) {
 			from.bound = max(from.bound, bound)
 			p.prove(bound, Nodewise)
 		})
 		if moves := s.leavers(); moves != nil {
 			leave = moves
 		}
-		s.close()
-		p.count(s.work, len(s.choices), s.solves, s.iterations, s.rounds)
+		p.count(s.work, len(s.choices), 0, 0, s.rounds)
 		from.of, from.seats = &f, best.p
-		if err != nil || allow.spent(0) || p.enough() {
-			return leave, err
+		if allow.spent(0) || p.enough() {
+			break
 		}
 	}
-	return leave, nil
+	return leave
 }
 
 // seated are a start's prices for the lumps of the whole frame.
@@ -168,9 +165,9 @@ func (r *run) count(pairs int64, columns, solves int, iterations int64, rounds i
 
 // apart looks for seats in parts of the nodes, as if each were alone: what the programs then choose proves nothing for the
 // whole, but tells who should leave.
-func (p *proof) apart(parts [][]int32) (leave []move, err error) {
+func (p *proof) apart(parts [][]int32) (leave []move) {
 	f := p.f
-	leaves, errs, works := make([][]move, len(parts)), make([]error, len(parts)), make([]seating, len(parts))
+	leaves, works := make([][]move, len(parts)), make([]seating, len(parts))
 	shares := p.allow.part(1, len(parts), p.o.Workers)
 	seeds := make([]*rand.Rand, len(parts))
 	for i := range seeds {
@@ -181,26 +178,19 @@ func (p *proof) apart(parts [][]int32) (leave []move, err error) {
 		if len(part.lumps) == 0 || shares[i].timeOver() {
 			return 0
 		}
-		s, err := newSeating(part.newPricer(part.noPrices(), seeds[i]), parts[i])
-		if errs[i] = err; err != nil {
-			return 0
-		}
-		defer s.close()
 		tol := seatTolerance * p.result.Objective / float64(len(parts))
-		_, errs[i] = s.search(s.start(p.node), p.node, tol, math.Inf(1), 1, &shares[i], func(float64) {})
+		s := newSeating(part.newPricer(part.noPrices(), seeds[i]), parts[i], seeds[i], tol, 1, &shares[i])
+		s.search(s.start(p.node), p.node, tol, math.Inf(1), func(float64) {})
 		leaves[i], works[i] = s.leavers(), *s
 		return 0
 	})
 	for i := range parts {
-		if errs[i] != nil {
-			return nil, errs[i]
-		}
 		p.allow.used += shares[i].used
-		p.count(works[i].work, len(works[i].choices), works[i].solves, works[i].iterations, works[i].rounds)
+		p.count(works[i].work, len(works[i].choices), 0, 0, works[i].rounds)
 		leave = append(leave, leaves[i]...)
 	}
 	slices.SortFunc(leave, func(a, b move) int { return int(a.copy - b.copy) })
-	return leave, nil
+	return leave
 }
 
 // goal is the bound that ends the solve.

@@ -7,7 +7,8 @@
 //	price     every group's cheapest placement at given prices of the nodes' resources
 //	flow      prices, found by shifting parts of groups between nodes until no shift pays
 //	node      which copies leave one node and which large ones come, whole copies, at what others pay for the room
-//	seats     what large copies pay for a seat elsewhere, by cutting planes in a box: the bound where room is plenty
+//	seats     what large copies pay for a seat elsewhere: the bound where room is plenty
+//	bundle    where a concave function known by planes, one bundle a node, is highest near a center
 //	master    the linear program over such choices and rooms, by CLP with column generation: the bound where it is short
 //	round     the relaxation's answer made whole
 //	descent   best moves and best swaps until none pays: the yardstick, and the last polish of everything

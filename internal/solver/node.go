@@ -107,7 +107,8 @@ type nodeSolver struct {
 	steps  int     // branches left
 	work   int64
 	pieces [cluster.MaxDimensions]piece
-	top    vector // the steepest slopes that matter
+	top    vector                     // the steepest slopes that matter
+	reach  [cluster.MaxDimensions]int // up to which piece of its cost a dimension is followed; -1 is below the first knot
 
 	fixed   vector // load of what stays for sure
 	choices []choice
@@ -653,8 +654,8 @@ type answer struct {
 // prepare sets up node n. It returns what the choices do not include, and what lumps pay that come for nothing.
 //
 // Slopes are followed up to that of the node with all at home, and up to where a guest, in the dimension where it is largest,
-// costs more than it pays. Whom no slope up to there makes leave is no choice but stays. Beyond, the cost is taken to rise no
-// steeper: that is less than it does, and so the bound holds whatever comes.
+// costs more than it pays, and at least as far as reach says. Whom no slope up to there makes leave is no choice but stays. Beyond,
+// the cost is taken to rise no steeper: that is less than it does, and so the bound holds whatever comes.
 func (q *nodeSolver) prepare(n int32) (constant, free float64) {
 	f, R := q.f, q.f.resources
 	q.dims = f.balance
@@ -669,11 +670,10 @@ func (q *nodeSolver) prepare(n int32) (constant, free float64) {
 		}
 	}
 	free = q.findGuests(n)
-	var steepest [cluster.MaxDimensions]int
 	for d := range q.dims {
 		i := int(n)*R + d
 		f.piece(i, q.q.p.slot[i], &q.pieces[d])
-		steepest[d] = q.pieces[d].slopeAt(full[d])
+		q.reach[d] = max(q.reach[d], q.pieces[d].slopeAt(full[d]))
 	}
 	for i := range q.guests {
 		x, main, size := &q.guests[i], 0, 0.0
@@ -686,12 +686,12 @@ func (q *nodeSolver) prepare(n int32) (constant, free float64) {
 			continue
 		}
 		b := &q.pieces[main]
-		for k := steepest[main] + 1; k < len(b.at) && b.cost(b.at[k])-b.cost(b.at[k]-x.load[main]) < x.gone; k++ {
-			steepest[main] = k
+		for k := q.reach[main] + 1; k < len(b.at) && b.cost(b.at[k])-b.cost(b.at[k]-x.load[main]) < x.gone; k++ {
+			q.reach[main] = k
 		}
 	}
 	for d := range q.dims {
-		q.top[d] = q.pieces[d].flatten(steepest[d])
+		q.top[d] = q.pieces[d].flatten(q.reach[d])
 	}
 	constant = q.stayers(n)
 	for i := range q.guests {
@@ -815,6 +815,31 @@ func (q *nodeSolver) welcome(x *choice) bool {
 // solve finds the best for node n. An answer at other prices, if there is one, is where it begins.
 func (q *nodeSolver) solve(n int32, tol float64, steps int, earlier *answer) answer {
 	q.tol, q.steps = tol, steps
+	for d := range q.reach {
+		q.reach[d] = -1
+	}
+	a := q.reached(n, earlier)
+	for q.beyond(n, &a.load) && q.steps > 0 {
+		a = q.reached(n, earlier)
+	}
+	return a
+}
+
+// beyond tells whether a load is where the node's cost is steeper than it was followed, and lets it be followed up to there.
+func (q *nodeSolver) beyond(n int32, load *vector) (more bool) {
+	var b piece
+	for d := range q.dims {
+		i := int(n)*q.f.resources + d
+		q.f.piece(i, q.q.p.slot[i], &b)
+		if k := b.slopeAt(load[d]); k > q.reach[d] {
+			q.reach[d], more = k, true
+		}
+	}
+	return more
+}
+
+// reached finds the best for node n with its costs followed as far as they are.
+func (q *nodeSolver) reached(n int32, earlier *answer) answer {
 	constant, free := q.prepare(n)
 	alone := !q.f.crowded[n] && !slices.ContainsFunc(q.choices, func(x choice) bool { return x.guest })
 	if known := q.q.alone[n]; alone && known != nil { // no price of a seat matters to it

@@ -103,10 +103,10 @@ func (r *run) large(free start) error {
 	if !allow.until.IsZero() && allow.seconds()*float64(r.o.Workers) < leastPerPair*float64(pairs) {
 		return settle()
 	}
-	leave, err := r.proof(r.rng, &allow).seats(&free, seatLevels, 1, r.o.Workers)
+	leave := r.proof(r.rng, &allow).seats(&free, seatLevels, 1, r.o.Workers)
 	r.spent(&allow)
-	if err != nil || r.enough() {
-		return err
+	if r.enough() {
+		return nil
 	}
 	if leave != nil {
 		if err := r.propose(leave, "seats"); err != nil || r.enough() {
@@ -117,10 +117,10 @@ func (r *run) large(free start) error {
 }
 
 const (
-	// mostPairs is for how many pairs of node and lump a round of prices takes a second or two, leastPerPair how many seconds a
-	// pair it takes until the bound rises, after some ten rounds.
+	// mostPairs is for how many pairs of node and lump a round of prices takes two to four seconds, leastPerPair how many seconds a
+	// pair it takes until the bound rises, after three rounds.
 	mostPairs    = 2_500_000
-	leastPerPair = 15e-6
+	leastPerPair = 3e-6
 	// seatsShare is the part of the time that prices of seats may take, seatsUntil when they have to end: there is an answer to
 	// look for.
 	seatsShare, seatsUntil = 0.65, 0.75
@@ -135,10 +135,7 @@ func (r *run) apart(free start, settle func() error) error {
 	}
 	rng := rand.New(rand.NewPCG(r.rng.Uint64(), 3))
 	p := r.proof(rng, &allow)
-	leave, err := p.apart(p.deal(parts))
-	if err != nil {
-		return err
-	}
+	leave := p.apart(p.deal(parts))
 	r.spent(&allow)
 	if err := r.propose(leave, "parts"); err != nil || r.enough() {
 		return err

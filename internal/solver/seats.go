@@ -3,109 +3,93 @@ package solver
 import (
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
-
-	"github.com/shardonnay/shardonnay/internal/solver/clp"
 )
 
 const (
-	// seatRounds is where the search for seat prices ends if nothing else ended it; it converges in 40 to 60.
+	// seatRounds is where the search for seat prices ends if nothing else ended it; it converges in 10 to 20.
 	seatRounds = 150
 	// fruitless is after how many rounds without a better bound it ends too.
-	fruitless = 25
-	// firstWidth is the box's first width, in moves of the copy: prices of seats end up a few tenths above the move, giants'
-	// some times that.
-	firstWidth = 0.25
-	// allWide is a width at which the box holds nothing back any more.
-	allWide = 1e4
+	fruitless = 6
+	// firstWidth is how far a lump that nobody takes, or two do, moves its price at first, in moves of the copy. Prices of seats
+	// end up a few tenths above the move, giants' some times that.
+	firstWidth = 0.4
+	// allWide is a width at which nothing holds the prices back any more.
+	allWide = 25
+	// batches is into how many batches the nodes of a pass are dealt.
+	batches = 32
 )
 
 // seating looks for the prices of the lumps' seats, and of the crowds, that prove most, all other prices as they are. The
-// bound is a concave function of them. Cutting planes, nodes' choices as columns of a linear program, describe it from
-// above, and a box around the best prices so far keeps the next ones near: without it the first programs, which know few
-// choices, ask for prices at which everybody or nobody moves.
+// bound is a concave function of them, a sum over the nodes, and nodes' choices are its planes.
 //
-//	minimise    sum of choice costs x choice + (price + width) x bought - (price - width) x sold
-//	node        the choices of a node add up to 1
-//	lump        choices in which it leaves - choices in which it comes - bought + sold <= 0             price: of its seat
-//	crowd       copies of the group that come to the tier value - those that leave it - ... <= room     price: of the crowd
+// A round is a pass over the nodes in batches, each at the prices that the choices of those before it ask for, and then a look at all
+// of them at the same prices, which is what proves. Without the pass all that are alike want the same lumps, and none of
+// them the next time.
 type seating struct {
 	q       *pricer // the prices of all else
-	nodes   []int32
-	lp      *clp.Model
-	unit    float64 // objective units per unit of the program's cost
-	columns clp.Columns
-	choices []column // of all columns behind the box's
-	work    int64
+	nodes   []int32 // in the order of a pass
+	bundle  *bundle // a block is a node; prices are those of seats, then those of crowds
+	choices []column
+	answers []answer // the nodes' last ones
+	each    float64  // tolerance of one node
+	workers int
+	allow   *allowance
 
-	rounds, solves int
-	iterations     int64
+	work   int64
+	rounds int
 }
 
-func newSeating(q *pricer, nodes []int32) (*seating, error) {
+func newSeating(q *pricer, nodes []int32, rng *rand.Rand, tol float64, workers int, allow *allowance) *seating {
 	f := q.f
-	s := &seating{q: q, nodes: nodes, unit: 1 / (100 * float64(len(f.p.Nodes)))}
-	var rows []clp.Bounds
-	for range nodes {
-		rows = append(rows, clp.Bounds{Lower: 1, Upper: 1})
-	}
-	for range f.lumps {
-		rows = append(rows, clp.Bounds{Lower: math.Inf(-1), Upper: 0})
-	}
+	s := &seating{q: q, nodes: slices.Clone(nodes), each: tol / float64(len(nodes)) / 4, workers: workers, allow: allow}
+	rng.Shuffle(len(nodes), func(i, j int) { s.nodes[i], s.nodes[j] = s.nodes[j], s.nodes[i] })
+	slope := make([]float64, len(f.lumps), len(f.lumps)+len(f.crowdRoom))
 	for _, room := range f.crowdRoom {
-		rows = append(rows, clp.Bounds{Lower: math.Inf(-1), Upper: room})
+		slope = append(slope, -room)
 	}
-	for row := len(nodes); row < len(rows); row++ {
-		for _, sign := range [2]float64{-1, 1} { // bought and sold
-			s.columns.Add(0, clp.Bounds{Lower: 0, Upper: math.Inf(1)})
-			s.columns.Put(int32(row), sign)
-		}
-	}
-	var err error
-	s.lp, err = clp.NewModel(rows)
-	return s, err
+	s.bundle = newBundle(len(nodes), slope)
+	return s
 }
 
-func (s *seating) close() { s.lp.Close() }
-
-// put makes a column of a choice of the node at a position.
-func (s *seating) put(at int, a *answer) {
+// plane makes a choice of the node at a position a plane: a lump that leaves pays for its seat, and one that comes is paid.
+func (s *seating) plane(at int, a *answer) {
 	f, n := s.q.f, s.nodes[at]
-	first := int32(len(s.nodes))
 	k := column{node: n, come: a.come}
-	crowds := make(map[int32]float64)
+	factors := make(map[int32]float64)
 	crowd := func(c int32, sign float64) {
 		for _, w := range f.crowds[f.p.Copies[c].Group] {
-			crowds[first+int32(len(f.lumps))+w.first+w.row[n]] += sign
+			factors[int32(len(f.lumps))+w.first+w.row[n]] += sign
 		}
 	}
-	s.columns.Add(s.q.value(n, a, &s.work)/s.unit, clp.Bounds{Lower: 0, Upper: math.Inf(1)})
-	s.columns.Put(int32(at), 1)
 	for i := range a.leave {
 		c := a.leave[i].copy
 		k.leave = append(k.leave, c)
 		if lump := f.lumpOf[c]; lump >= 0 {
-			s.columns.Put(first+lump, 1)
+			factors[lump]++
 		}
 		crowd(c, -1)
 	}
 	for _, c := range a.come {
-		s.columns.Put(first+f.lumpOf[c], -1)
+		factors[f.lumpOf[c]]--
 		crowd(c, 1)
 	}
-	for _, row := range slices.Sorted(maps.Keys(crowds)) {
-		if v := crowds[row]; v != 0 {
-			s.columns.Put(row, v)
+	p := plane{cost: s.q.value(n, a, &s.work), id: len(s.choices)}
+	for _, price := range slices.Sorted(maps.Keys(factors)) {
+		if v := factors[price]; v != 0 {
+			p.terms = append(p.terms, term{price, v})
 		}
 	}
+	s.bundle.add(at, p)
 	s.choices = append(s.choices, k)
 }
 
-// stand puts the choices of an assignment: the program can do what it does.
+// stand makes the choices of an assignment planes: the bundle knows what it costs.
 func (s *seating) stand(assignment []int32) {
 	in := s.q.f.stand(s.nodes, assignment)
 	for at := range in {
-		s.put(at, &in[at])
+		s.plane(at, &in[at])
 	}
 }
 
@@ -137,18 +121,7 @@ func (s *seating) start(assignment []int32) *pricer {
 	return q
 }
 
-// box sets what prices above and below the box around a pricer's cost.
-func (s *seating) box(around *pricer, unit []float64, width float64) error {
-	cost := make([]float64, 0, 2*len(unit))
-	far := max(s.q.f.now.Objective(), s.unit) // no seat is worth more than all there is to gain
-	for i, y := range slices.Concat(around.p.seat, around.p.crowd) {
-		w := min(width*unit[i], far)
-		cost = append(cost, (y+w)/s.unit, -max(0, y-w)/s.unit)
-	}
-	return s.lp.SetCosts(cost)
-}
-
-// units are the box's widths before they are scaled: a lump's move, and the most of the group's for a crowd.
+// units are how far prices move before that is scaled: a lump's move, and the most of the group's for a crowd.
 func (s *seating) units() []float64 {
 	f := s.q.f
 	unit := make([]float64, len(f.lumps)+len(f.crowdRoom))
@@ -165,7 +138,7 @@ func (s *seating) units() []float64 {
 		}
 	}
 	if math.IsInf(least, 1) { // moves are free
-		least = s.unit
+		least = 1 / (100 * float64(len(f.p.Nodes)))
 	}
 	for i := range unit {
 		unit[i] = max(unit[i], least)
@@ -173,91 +146,94 @@ func (s *seating) units() []float64 {
 	return unit
 }
 
-// search raises the bound, which prove is told, and returns the prices that prove most. It begins at prices and with an
-// assignment's choices. goal is a bound that is enough.
-func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, workers int, allow *allowance, prove func(bound float64)) (*pricer, error) {
-	f := s.q.f
-	lumps, boxes, each := len(f.lumps), len(f.lumps)+len(f.crowdRoom), tol/float64(len(s.nodes))/4
-	constant := f.constant + sumOf(f.tierNow) + f.budgetTerm(s.q.p)
-	width, unit, bad := firstWidth, s.units(), 0
-	node := make([]float64, len(s.nodes)) // what the program thinks a node costs
-	for i := range node {
-		node[i] = math.Inf(1)
-	}
-	s.stand(f.p.Current())
-	s.stand(assignment)
+// priced is the pricer at prices of the bundle.
+func (s *seating) priced(y []float64) *pricer {
+	y = slices.Clone(y)
+	return s.q.reseated(y[:len(s.q.f.lumps)], y[len(s.q.f.lumps):])
+}
+
+// look solves the nodes from one position to another at a pricer's prices, and makes planes of choices that are news there. It
+// returns what the prices prove if these are all nodes, and what the nodes' searches left open.
+func (s *seating) look(q *pricer, from, to int) (bound, open float64) {
 	var earlier []answer
-	look := func(q *pricer) (float64, []answer) {
-		bound, answers, work := q.nodeBound(s.nodes, each, nodeSteps, workers, allow, earlier)
-		earlier = answers
-		allow.used += work
-		s.work += work
-		s.rounds++
-		return bound, answers
+	if s.answers == nil {
+		s.answers = make([]answer, len(s.nodes))
+	} else {
+		earlier = s.answers[from:to]
 	}
-	bound, answers := look(best)
+	bound, answers, work := q.nodeBound(s.nodes[from:to], s.each, nodeSteps, s.workers, s.allow, earlier)
+	copy(s.answers[from:to], answers)
+	s.allow.used += work
+	s.work += work
+	y := slices.Concat(q.p.seat, q.p.crowd)
+	for i := range answers {
+		a := &answers[i]
+		open += a.best - a.least
+		if a.best < s.bundle.least(from+i, y)-s.each/2 {
+			s.plane(from+i, a)
+		}
+	}
+	return bound, open
+}
+
+// pass solves the nodes in batches, each at the prices that all choices known by then ask for.
+func (s *seating) pass() {
+	for batch := range batches {
+		from, to := batch*len(s.nodes)/batches, (batch+1)*len(s.nodes)/batches
+		if from == to {
+			continue
+		}
+		s.look(s.priced(s.bundle.y), from, to)
+		for range pairs {
+			s.bundle.sweep(s.each)
+		}
+	}
+}
+
+// search raises the bound, which prove is told, and returns the prices that prove most. It begins at prices and with an
+// assignment's choices. goal is a bound that is enough, tol what the bound may stay below what could be proven.
+func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, prove func(bound float64)) *pricer {
+	f := s.q.f
+	constant := f.constant + sumOf(f.tierNow) + f.budgetTerm(s.q.p)
+	s.stand(assignment)
+	s.stand(f.p.Current())
+	bound, open := s.look(best, 0, len(s.nodes))
 	prove(bound)
-	boxed, raised := true, 1
-	for s.rounds < seatRounds && s.rounds-raised < fruitless && bound < goal {
-		added := 0
-		for i := range answers {
-			if answers[i].best < node[i]-each/2 {
-				s.put(i, &answers[i])
-				added++
+	width, unit, bad, raised := firstWidth, s.units(), 0, 0
+	reach := make([]float64, len(unit))
+	for s.rounds < seatRounds && s.rounds-raised < fruitless && bound < goal && !s.allow.spent(0) {
+		center := slices.Concat(best.p.seat, best.p.crowd)
+		// What the nodes' searches left open is not to be had.
+		rise := func() (expected float64) {
+			for i := range reach {
+				reach[i] = width * unit[i]
 			}
+			s.bundle.around(center, reach)
+			return s.bundle.rise(bound-constant, tol/10) + constant - open - bound
 		}
-		if added == 0 && s.rounds > 1 { // the program knows all choices that matter within the box, as far as they were looked for
-			if !boxed || width > allWide {
-				break
+		expected := rise()
+		for ; expected <= tol; expected = rise() {
+			if width >= allWide {
+				return best
 			}
-			width, bad = 2*width, 0
+			width *= 2
 		}
-		if err := s.lp.AddColumns(&s.columns); err != nil {
-			return best, err
+		s.pass()
+		s.rounds++
+		if expected = rise(); expected <= tol {
+			continue
 		}
-		s.columns = clp.Columns{}
-		if err := s.box(best, unit, width); err != nil {
-			return best, err
-		}
-		end, iterations, err := s.lp.Solve(clp.Limits{Iterations: 20000, Seconds: allow.seconds()})
-		s.iterations += int64(iterations)
-		s.solves++
-		if err != nil || end != clp.Optimal || allow.spent(int64(iterations)*int64(s.lp.Rows())/iterationWork) {
-			return best, err // the bound stands, whatever the program says
-		}
-		price := s.lp.Price()
-		for i := range node {
-			node[i] = price[i] * s.unit
-		}
-		y := make([]float64, boxes)
-		for i := range y {
-			y[i] = max(0, -price[len(s.nodes)+i]*s.unit)
-		}
-		next := s.q.reseated(y[:lumps], y[lumps:])
+		next := s.priced(s.bundle.y)
 		var at float64
-		at, answers = look(next)
-		expected, gain := s.lp.Objective()*s.unit+constant-bound, at-bound
+		at, open = s.look(next, 0, len(s.nodes))
+		gain := at - bound
 		if gain > 0 {
 			bound, best, raised = at, next, s.rounds
 			prove(bound)
 		}
-		boxed = false
-		for j, x := range s.lp.X()[:2*boxes] {
-			if x > 1e-6 {
-				boxed = true
-				if gain > 0 {
-					unit[j/2] *= 1.5 // that price wants to go further
-				}
-			}
-		}
-		// The rule of trust regions for such programs: wider if the bound rose as promised, narrower only if it fell by far
-		// more than was promised, or again and again, for most falls are mended by the choices that come in.
-		worse := min(1, width) * -gain / max(expected, math.SmallestNonzeroFloat64)
-		switch {
-		case expected <= tol && !boxed:
-			return best, nil
-		case expected <= tol:
-			width, bad = 4*width, 0
+		// Wider if the bound rose as promised, narrower only if it fell by far more than was promised, or again and again, for most
+		// falls are mended by the choices that come in.
+		switch worse := -gain / expected; {
 		case gain >= expected/2:
 			width, bad = 2*width, 0
 		case gain > 0:
@@ -268,13 +244,19 @@ func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, wo
 			}
 		}
 	}
-	return best, nil
+	return best
 }
 
-// leavers are those of the last program, nil if there was none.
+// leavers are those of the best mix of choices.
 func (s *seating) leavers() []move {
-	if s.solves == 0 {
+	if s.rounds == 0 {
 		return nil
 	}
-	return leavers(s.nodes, s.choices, s.lp.X()[2*(len(s.q.f.lumps)+len(s.q.f.crowdRoom)):])
+	weights := make([]float64, len(s.choices))
+	for _, planes := range s.bundle.blocks {
+		for i := range planes {
+			weights[planes[i].id] = planes[i].weight
+		}
+	}
+	return leavers(s.nodes, s.choices, weights)
 }

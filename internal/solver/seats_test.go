@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/shardonnay/shardonnay/internal/instance"
 )
 
@@ -24,17 +26,10 @@ func TestSeatsAreForWholeCopies(t *testing.T) {
 			g.setLumps(f.lumpy(most))
 			q := g.newPricer(g.noPrices(), rand.New(rand.NewPCG(1, 1)))
 			naive, _, _ = q.nodeBound(g.nodes(), 1e-9, nodeSteps, workers, &allowance{ctx: context.Background()}, nil)
-			s, err := newSeating(q, g.nodes())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.close()
 			allow := allowance{ctx: context.Background(), since: time.Now(), most: 200_000_000}
+			s := newSeating(q, g.nodes(), rand.New(rand.NewPCG(1, 2)), 1e-5, workers, &allow)
 			home := f.p.Current()
-			best, err := s.search(s.start(home), home, 1e-5, math.Inf(1), workers, &allow, func(b float64) { bound = b })
-			if err != nil {
-				t.Fatal(err)
-			}
+			best := s.search(s.start(home), home, 1e-5, math.Inf(1), func(b float64) { bound = b })
 			return naive, bound, best.p
 		}
 		naive, few, _ := look(4, 2)
@@ -47,4 +42,117 @@ func TestSeatsAreForWholeCopies(t *testing.T) {
 			t.Errorf("seed %d: one worker proves %v, two %v", seed, again, many)
 		}
 	}
+}
+
+// What a node's answer is said to cost is what its choice costs at those prices, by the problem's own costs: the bundle would
+// otherwise promise what no look at the nodes ever confirms, and the bound would stay below what is true. A node that takes several large copies is
+// where its costs have to be followed further than any one of them leads.
+func TestAnAnswerCostsWhatItsChoiceCosts(t *testing.T) {
+	followed := 0
+	for seed := range uint64(4) {
+		p := generate(t, 60, 3600, seed)
+		if seed%2 == 1 {
+			p.Limits.MaxMoves = 20
+		}
+		f := newFrame(p)
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var work int64
+		q := f.newPricer(f.noPrices(), rng).cheapSeats(&work)
+		for range 4 {
+			dear := slices.Clone(q.p.seat)
+			for i := range dear { // dear enough for many to come at once
+				dear[i] *= 1 + 2*rng.Float64()
+			}
+			crowd := make([]float64, len(f.crowdRoom))
+			for i := range crowd {
+				crowd[i] = rng.Float64() * q.moving(f.lumps[0])
+			}
+			q := q.reseated(dear, crowd)
+			nodes := f.nodes()
+			allow := allowance{ctx: context.Background()}
+			_, answers, _ := q.nodeBound(nodes, 1e-9, nodeSteps, 1, &allow, nil)
+			for i, n := range nodes {
+				a := &answers[i]
+				cost := q.value(n, a, &work)
+				for _, x := range a.leave {
+					if at := f.lumpOf[x.copy]; at >= 0 {
+						cost += dear[at]
+					}
+					cost -= f.crowding(crowd, p.Copies[x.copy].Group, n)
+				}
+				for _, c := range a.come {
+					cost += f.crowding(crowd, p.Copies[c].Group, n) - dear[f.lumpOf[c]]
+				}
+				if math.Abs(cost-a.best) > 1e-12 {
+					t.Errorf("seed %d, node %d: said to cost %v, costs %v", seed, n, a.best, cost)
+				}
+				if len(a.come) > 1 {
+					followed++
+				}
+			}
+		}
+	}
+	if followed < 20 {
+		t.Errorf("only %d nodes took several large copies", followed)
+	}
+}
+
+// The bundle's prices are nearly where its description less the quadratic term is highest, and its ceiling is above all other prices.
+func TestTheBundleFindsTheHighestPoint(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := func(name string, from, to float64) float64 { return rapid.Float64Range(from, to).Draw(t, name) }
+		prices, blocks := rapid.IntRange(1, 6).Draw(t, "prices"), rapid.IntRange(1, 5).Draw(t, "blocks")
+		slope, center, reach := make([]float64, prices), make([]float64, prices), make([]float64, prices)
+		for i := range slope {
+			slope[i], center[i], reach[i] = number("slope", -2, 0), number("center", 0, 3), number("reach", 0.1, 2)
+		}
+		b := newBundle(blocks, slope)
+		for block := range blocks {
+			for range rapid.IntRange(1, 5).Draw(t, "planes") {
+				p := plane{cost: number("cost", -3, 3)}
+				for i := range slope {
+					if sign := rapid.IntRange(-1, 1).Draw(t, "sign"); sign != 0 {
+						p.terms = append(p.terms, term{int32(i), float64(sign)})
+					}
+				}
+				b.add(block, p)
+			}
+		}
+		height := func(y []float64) (v float64) {
+			for i := range y {
+				v += slope[i]*y[i] - (y[i]-center[i])*(y[i]-center[i])/(2*reach[i])
+			}
+			for block := range blocks {
+				v += b.least(block, y)
+			}
+			return v
+		}
+		b.around(center, reach)
+		ceiling := b.rise(math.Inf(1), 1e-6)
+		// Blocks that pull at one price from both sides take turns in small steps: so nearly there is what counts, of costs up to 3.
+		if reached := height(b.y); reached < ceiling-0.01 || reached > ceiling+1e-12 {
+			t.Fatalf("reaches %v under a ceiling of %v", reached, ceiling)
+		}
+		for range 20 {
+			y := make([]float64, prices)
+			for i := range y {
+				y[i] = max(0, b.y[i]+number("away", -1, 1))
+			}
+			if v := height(y); v > ceiling+1e-9 {
+				t.Fatalf("%v at %v, which is above the ceiling %v", v, y, ceiling)
+			}
+		}
+		for _, planes := range b.blocks {
+			sum := 0.0
+			for _, p := range planes {
+				if p.weight < -1e-12 {
+					t.Fatalf("a weight of %v", p.weight)
+				}
+				sum += p.weight
+			}
+			if math.Abs(sum-1) > 1e-9 {
+				t.Fatalf("weights add up to %v", sum)
+			}
+		}
+	})
 }

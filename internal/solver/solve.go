@@ -329,10 +329,10 @@ func (r *run) open() (start, error) {
 	}
 	// The largest lumps are few, and matter most.
 	allow := r.allow(0.2, 0.05)
-	seated, err := r.proof(r.rng, &allow).seats(&free, seatLevels[:1], 1, r.o.Workers)
+	seated := r.proof(r.rng, &allow).seats(&free, seatLevels[:1], 1, r.o.Workers)
 	r.spent(&allow)
-	if err != nil || r.enough() {
-		return free, err
+	if r.enough() {
+		return free, nil
 	}
 	if seated != nil {
 		leave = seated
