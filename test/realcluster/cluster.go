@@ -39,6 +39,10 @@ type Options struct {
 	// with ProcessPerNode, so that killing a later node never costs the quorum.
 	Eligible int
 
+	// Relayed puts a relay before the ports of every node, through which clients and the other nodes reach it, so that
+	// HoldBack works.
+	Relayed bool
+
 	// Settings go into every node's yml file, flat keys. They win over the harness's own.
 	Settings map[string]string
 }
@@ -67,7 +71,8 @@ type Cluster struct {
 
 type node struct {
 	Node
-	httpPort, transportPort int
+	httpPort, transportPort int      // at which it listens; what it publishes is the port of a relay where there is one
+	relays                  []*relay //
 	home                    string
 	settings                map[string]any // what its yml file says
 	java                    []string       // command line up to the home folders, without heap size
@@ -99,7 +104,7 @@ func Launch(ctx context.Context, options Options) (*Cluster, error) {
 	// Between finding a port free and the server taking it another program may come first: then all new ports.
 	for attempt := 1; ; attempt++ {
 		c, err := launch(ctx, options, launcher)
-		if err == nil || attempt == 3 || !strings.Contains(err.Error(), "Address already in use") {
+		if err == nil || attempt == 3 || !strings.Contains(strings.ToLower(err.Error()), "address already in use") {
 			return c, err
 		}
 	}
@@ -169,7 +174,11 @@ func (o Options) withDefaults() Options {
 
 // layOut picks ports and writes every node's home folder.
 func (c *Cluster) layOut() error {
-	ports, err := freePorts(2 * c.options.Nodes)
+	perNode := 2
+	if c.options.Relayed {
+		perNode = 4
+	}
+	ports, err := freePorts(perNode * c.options.Nodes)
 	if err != nil {
 		return err
 	}
@@ -182,14 +191,24 @@ func (c *Cluster) layOut() error {
 			Node: Node{
 				Name:     "n" + strconv.Itoa(i),
 				Zone:     c.options.Zones[i%len(c.options.Zones)],
-				Address:  c.Product.scheme() + "://127.0.0.1:" + strconv.Itoa(ports[2*i]),
 				Eligible: i < c.options.Eligible,
 			},
-			httpPort: ports[2*i], transportPort: ports[2*i+1],
+			httpPort: ports[perNode*i], transportPort: ports[perNode*i+1],
 		}
 		n.home = filepath.Join(c.base, n.Name)
-		seeds = append(seeds, "127.0.0.1:"+strconv.Itoa(n.transportPort))
 		c.nodes = append(c.nodes, n)
+		public := ports[perNode*(i+1)-2:] // those by which others reach it
+		n.Address = c.Product.scheme() + "://127.0.0.1:" + strconv.Itoa(public[0])
+		seeds = append(seeds, "127.0.0.1:"+strconv.Itoa(public[1]))
+		if c.options.Relayed {
+			for k, own := range []int{n.httpPort, n.transportPort} {
+				r, err := newRelay(public[k], own)
+				if err != nil {
+					return err
+				}
+				n.relays = append(n.relays, r)
+			}
+		}
 	}
 	for _, n := range c.nodes {
 		for _, folder := range []string{"config", "modules", "plugins", "logs", "data"} {
@@ -249,6 +268,9 @@ func (c *Cluster) nodeSettings(n *node, seeds []string) map[string]any {
 	}
 	if c.Product.secured {
 		maps.Copy(settings, securitySettings)
+	}
+	if len(n.relays) > 0 {
+		settings["http.publish_port"], settings["transport.publish_port"] = n.relays[0].port(), n.relays[1].port()
 	}
 	if !n.Eligible {
 		settings["node.roles"] = []string{"data"}
@@ -329,6 +351,11 @@ func (c *Cluster) stop(grace time.Duration) {
 		})
 	}
 	all.Wait()
+	for _, n := range c.nodes {
+		for _, r := range n.relays {
+			r.close()
+		}
+	}
 	_ = os.RemoveAll(c.base) // what is left goes when the next cluster starts
 	c.release()
 }
@@ -386,6 +413,17 @@ func (c *Cluster) halt(i int, sig syscall.Signal) error {
 		return fmt.Errorf("signal node %s: %w", c.nodes[i].Name, err)
 	}
 	c.nodes[i].frozen = sig == syscall.SIGSTOP
+	return nil
+}
+
+// HoldBack lets what comes to node i from clients, and from other nodes, arrive so late each time; 0 ends that. What it answers is
+// not held back, nor what it asks of others: requests to it take that much longer, and their timeouts tell who notices.
+func (c *Cluster) HoldBack(i int, clients, nodes time.Duration) error {
+	if !c.options.Relayed {
+		return errors.New("nothing stands before the nodes: start the cluster with Relayed")
+	}
+	c.nodes[i].relays[0].late.Store(int64(clients))
+	c.nodes[i].relays[1].late.Store(int64(nodes))
 	return nil
 }
 
