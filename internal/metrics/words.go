@@ -64,7 +64,7 @@ var (
 	zoneWritePhases = []string{"idle", "draining", "fencing", "out", "rejoining", "recovering"}
 	zonePaths       = []string{"read", "write"}
 	zoneSignals     = []string{
-		"probe", "missing", "silent", "copies", "search_test", "latency", "rejections", "fail_open", "write_test", "manager", "mark",
+		"probe", "missing", "silent", "copies", "search_test", "latency", "rejections", "fail_open", "write_test", "manager",
 	}
 	zoneGuards = []string{
 		"awareness", "no_decommission", "weights_ours", "served", "not_less_served", "healthy", "static_stability", "quiet", "settled",

@@ -128,7 +128,7 @@ func (c *Controller) Round(ctx context.Context) time.Duration {
 	quick := c.probes != nil && c.state.Phase == Verifying && c.state.Change.Seen.IsZero()
 	v := c.look(ctx, config, quick)
 	if !quick {
-		c.health = c.detector.Observe(v, c.state.Roster, c.state.roles(v), nil)
+		c.health = c.detector.Observe(v, c.state.Roster, c.state.roles(v))
 		c.learnPeak(v)
 	}
 	s := c.report(config, v)

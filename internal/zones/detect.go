@@ -24,11 +24,10 @@ const (
 	FailOpen   Signal = "fail_open"   // searches had to go to a zone that does not serve
 	WriteTest  Signal = "write_test"  // a write that waits for every copy takes long
 	Manager    Signal = "manager"     // the cluster is led from there and does not get on
-	Mark       Signal = "mark"        // a person has said so
 )
 
 // Signals lists them in the order of the documentation.
-var Signals = []Signal{Probe, Missing, Silent, Copies, SearchTest, Latency, Rejections, FailOpen, WriteTest, Manager, Mark}
+var Signals = []Signal{Probe, Missing, Silent, Copies, SearchTest, Latency, Rejections, FailOpen, WriteTest, Manager}
 
 // Health is the judgement on one zone.
 type Health struct {
@@ -80,11 +79,11 @@ func (d *Detector) Freeze(until time.Time) { d.frozen = until }
 // need is how many rounds running a signal has to be bad to count.
 var need = map[Signal]int{
 	Probe: probeRounds, Missing: missingRounds, Silent: missingRounds, Copies: missingRounds, SearchTest: 1, Latency: slowRounds,
-	Rejections: rejectedRounds, FailOpen: openRounds, WriteTest: 1, Manager: 1, Mark: 1,
+	Rejections: rejectedRounds, FailOpen: openRounds, WriteTest: 1, Manager: 1,
 }
 
-// Observe takes one look in. roles are those in force, marked the zones that a person calls bad.
-func (d *Detector) Observe(v *View, roster Roster, roles map[string]Role, marked []string) Assessment {
+// Observe takes one look in. roles are those in force.
+func (d *Detector) Observe(v *View, roster Roster, roles map[string]Role) Assessment {
 	zones := roster.zones()
 	bad := make(map[string]map[Signal]bool, len(zones))
 	present := v.present()
@@ -122,7 +121,6 @@ func (d *Detector) Observe(v *View, roster Roster, roles map[string]Role, marked
 			seen[Copies] = h.Started < copiesFraction
 		}
 		seen[SearchTest] = d.testSearch(zone, v)
-		seen[Mark] = slices.Contains(marked, zone)
 		if roles[zone] == Out { // it is meant to be gone; only whether it can be reached is of interest
 			for _, s := range []Signal{Missing, Silent, Copies} {
 				seen[s] = false
@@ -195,7 +193,7 @@ func (d *Detector) judge(now time.Time, zone string, h Health, seen map[Signal]b
 	}
 	h.Since, h.Well = d.since[zone], d.well[zone]
 	h.ReadImpaired = readImpaired(counts)
-	if counts[WriteTest] && (counts[Probe] || counts[Manager] || counts[Mark]) {
+	if counts[WriteTest] && (counts[Probe] || counts[Manager]) {
 		if d.slow[zone].IsZero() {
 			d.slow[zone] = now
 		}
@@ -215,7 +213,7 @@ func readImpaired(s map[Signal]bool) bool {
 		}
 	}
 	switch {
-	case s[Missing], s[Mark]:
+	case s[Missing]:
 		return true
 	case s[Probe] && (s[Copies] || s[SearchTest] || s[Silent]):
 		return true
@@ -293,7 +291,7 @@ func (d *Detector) testWrite(v *View, roster Roster, bad map[string]map[Signal]b
 		return
 	}
 	for _, seen := range bad {
-		seen[WriteTest] = seen[Probe] || seen[Silent] || seen[Manager] || seen[Mark]
+		seen[WriteTest] = seen[Probe] || seen[Silent] || seen[Manager]
 	}
 }
 

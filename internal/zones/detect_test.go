@@ -59,7 +59,7 @@ func (w *watched) round(spoil func(v *View)) Assessment {
 		spoil(v)
 	}
 	w.total = v.Loads
-	return w.d.Observe(v, w.roster, w.roles, nil)
+	return w.d.Observe(v, w.roster, w.roles)
 }
 
 // mute makes the nodes of a zone not answer at their own addresses.

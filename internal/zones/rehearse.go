@@ -188,7 +188,7 @@ func (c *Controller) paper(ctx context.Context, routed bool) (*deciding, error) 
 	if v.State == nil {
 		return nil, &cluster.Error{Class: cluster.Unavailable, Op: "look at the zones", Err: errors.New("no node answers"), Hint: "Check connection.addresses"}
 	}
-	c.health = c.detector.Observe(v, c.state.Roster, c.state.roles(v), nil)
+	c.health = c.detector.Observe(v, c.state.Roster, c.state.roles(v))
 	if routed {
 		if v.Routing = c.routing(ctx, v); v.Routing == nil {
 			return nil, &cluster.Error{Class: cluster.Unavailable, Op: "read the routing table", Err: errors.New("no node gave it in time")}
