@@ -132,18 +132,26 @@ func (d *deciding) run() {
 		d.refuse(order, "on hold: "+s.Hold.Reason)
 		return
 	}
+	if order = d.waiting(order); order != nil && order.Verb == OrderResume {
+		d.nothing(order)
+	}
 	if s.Phase == Verifying {
 		d.verify()
 		return
 	}
-	d.write(order)
+	d.write(d.waiting(order))
 	if d.done() || s.Phase == Verifying {
 		return
 	}
-	if order != nil && order.ID == s.Handled {
-		order = nil
+	d.read(d.waiting(order))
+}
+
+// waiting is the order as long as it has not been dealt with: it is answered once.
+func (d *deciding) waiting(order *Order) *Order {
+	if order != nil && order.ID == d.state.Handled {
+		return nil
 	}
-	d.read(order)
+	return order
 }
 
 // weightless tells whether the product has no weights to steer searches with, or none that can be relied on.
@@ -160,8 +168,8 @@ func (d *deciding) fenceOnly(order *Order) {
 		return
 	}
 	d.write(order)
-	if order != nil && order.ID != d.state.Handled && !d.done() {
-		d.refuse(order, fmt.Sprintf("there is nothing to %s now", order.Verb))
+	if !d.done() {
+		d.nothing(d.waiting(order))
 	}
 }
 
@@ -254,7 +262,7 @@ func (d *deciding) released(order *Order) bool {
 // order is the one that waits, if it is still worth carrying out.
 func (d *deciding) order() *Order {
 	order := d.view.Settings.Orders.Order
-	if order == nil || order.ID == d.state.Handled {
+	if d.waiting(order) == nil {
 		return nil
 	}
 	if age := d.view.At.Sub(order.At); age > orderValid {
@@ -286,6 +294,13 @@ func (d *deciding) answer(order *Order, result string) {
 func (d *deciding) refuse(order *Order, why string) {
 	if order != nil {
 		d.answer(order, "refused: "+why)
+	}
+}
+
+// nothing refuses an order for which there is no occasion.
+func (d *deciding) nothing(order *Order) {
+	if order != nil {
+		d.refuse(order, fmt.Sprintf("there is nothing to %s now", order.Verb))
 	}
 }
 

@@ -19,8 +19,10 @@ func (d *deciding) read(order *Order) {
 		}
 	case NoStandby:
 		d.recover()
-		if s.Phase == NoStandby {
+		if s.Phase == NoStandby && order != nil && (order.Verb == OrderRotate || order.Verb == OrderFailover) {
 			d.refuse(order, "no zone could take over")
+		} else if s.Phase == NoStandby {
+			d.nothing(order)
 		}
 	}
 }
@@ -128,7 +130,7 @@ func (d *deciding) rotate(order *Order) {
 	s := d.state
 	byHand := order != nil && order.Verb == OrderRotate
 	if order != nil && !byHand {
-		d.refuse(order, fmt.Sprintf("there is nothing to %s now", order.Verb))
+		d.nothing(order)
 		return
 	}
 	next := d.standby()

@@ -20,13 +20,17 @@ func (d *deciding) write(order *Order) {
 	case Draining:
 		d.drain(order)
 	case Fencing:
+		d.refuse(order, "zone "+d.state.Leaving.Zone+" is being taken out of the cluster; wait until it is out")
 		d.fence()
 	case Gone:
 		d.comeBack(order)
-	case Rejoining:
-		d.rejoin()
-	case Recovering:
-		d.recovered()
+	case Rejoining, Recovering:
+		d.refuse(order, "zone "+d.state.Leaving.Zone+" is coming back; wait until it stands by")
+		if d.state.Write == Rejoining {
+			d.rejoin()
+		} else {
+			d.recovered()
+		}
 	}
 }
 
@@ -87,7 +91,7 @@ func (d *deciding) drain(order *Order) {
 		d.abort(fmt.Sprintf("the drain ended %s ago and nobody went on with it", round(now.Sub(l.Deadline))))
 		return
 	case order != nil:
-		d.refuse(order, "zone "+l.Zone+" is leaving")
+		d.refuse(order, "zone "+l.Zone+" is leaving; zones abort keeps it")
 	}
 	if !l.Soft && d.handOver() {
 		return
