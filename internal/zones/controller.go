@@ -84,9 +84,12 @@ func New(o Options) *Controller {
 		Options: o, session: hex.EncodeToString(session), clients: map[string]*es.Client{}, at: map[string]string{},
 		detector: NewDetector(), state: &State{Cluster: o.Identity.UUID, Roster: Roster{}}, said: map[string]string{},
 	}
+	changed := c.Now() // whoever remembers nothing does not know when roles did
 	if last := o.Journal.Last(); last != nil {
 		c.state = last.State.clone()
+		changed = c.state.weighed()
 	}
+	c.detector.Freeze(changed.Add(coldFor))
 	return c
 }
 

@@ -202,6 +202,9 @@ func (d *deciding) foreign() {
 			weightsText(s.Known.Values), s.Known.Version, weightsText(w.Values), w.Version)
 	}
 	if s.Phase == Holding {
+		if !same(w, s.Known) {
+			s.Changed = d.view.At
+		}
 		s.Known, s.Change = w, nil // whatever they are now, they are adopted
 	}
 	if d.view.Settings.IgnoreWeights && s.Phase != Holding {
@@ -415,7 +418,7 @@ func (d *deciding) giveUp(why string) {
 	w := d.view.weights()
 	d.decision.Mutation = &Mutation{Attribute: d.config.Attribute, Weights: c.Former, Version: w.Version}
 	d.note(string(Restore), c.Zone, "weights %s again", weightsText(c.Former))
-	s.Known = es.ZoneWeights{Attribute: w.Attribute, Values: c.Former, Version: w.Version + 1}
+	s.Known, s.Changed = es.ZoneWeights{Attribute: w.Attribute, Values: c.Former, Version: w.Version + 1}, d.view.At
 }
 
 // finish makes the new roles ours.

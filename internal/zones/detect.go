@@ -2,6 +2,7 @@ package zones
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -62,7 +63,8 @@ type Detector struct {
 	well    map[string]time.Time
 	slow    map[string]time.Time // since when a zone has held up writes
 	loads   map[cluster.NodeID]es.ZoneLoad
-	frozen  time.Time // until then what is usual is not learned
+	roles   map[string]Role // of the last look
+	frozen  time.Time       // until then what is usual is not learned
 }
 
 // NewDetector knows nothing yet.
@@ -73,8 +75,13 @@ func NewDetector() *Detector {
 	}
 }
 
-// Freeze keeps what is usual from being learned for a while: after a rotation caches are cold.
-func (d *Detector) Freeze(until time.Time) { d.frozen = until }
+// Freeze keeps what is usual from being learned until then: after a change of roles caches are cold. A change that a look
+// shows does so by itself, whoever has made it; this is for one from before the first look.
+func (d *Detector) Freeze(until time.Time) {
+	if until.After(d.frozen) {
+		d.frozen = until
+	}
+}
 
 // need is how many rounds running a signal has to be bad to count.
 var need = map[Signal]int{
@@ -84,6 +91,12 @@ var need = map[Signal]int{
 
 // Observe takes one look in. roles are those in force.
 func (d *Detector) Observe(v *View, roster Roster, roles map[string]Role) Assessment {
+	if v.State != nil { // else nobody has said what the roles are
+		if d.roles != nil && !maps.Equal(roles, d.roles) {
+			d.Freeze(v.At.Add(coldFor))
+		}
+		d.roles = maps.Clone(roles)
+	}
 	zones := roster.zones()
 	bad := make(map[string]map[Signal]bool, len(zones))
 	present := v.present()
@@ -245,6 +258,9 @@ func (d *Detector) learn(v *View, a Assessment) {
 		return
 	}
 	for zone, c := range v.Canary {
+		if c.Failed { // it says nothing of how long one takes that succeeds
+			continue
+		}
 		if zone == "" {
 			d.writes.add(v.At, c.Took)
 			continue

@@ -326,6 +326,9 @@ func (c *Controller) canary(ctx context.Context, client *es.Client, config Confi
 		})
 	}
 	for _, zone := range c.state.Roster.zones() {
+		if change := c.state.Change; change != nil && change.Kind == Rotate && change.Zone == zone {
+			continue // it is being looked at whether anybody still searches there: we would be taken for that
+		}
 		for _, m := range c.state.Roster.data(zone) {
 			if at := c.clients[m.Name]; at != nil && holders[m.ID] && m.Reached {
 				try(zone, func() error { return at.SearchLocally(ctx, config.Canary) })

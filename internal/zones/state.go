@@ -133,6 +133,14 @@ func (s *State) resting() []string {
 	return zones
 }
 
+// weighed is when the weights that are in force, or on their way, were written, as far as it is remembered.
+func (s *State) weighed() time.Time {
+	if s.Change != nil {
+		return s.Change.Written
+	}
+	return s.Changed
+}
+
 // clone is a copy that can be changed without changing s.
 func (s *State) clone() *State {
 	c := *s
