@@ -206,7 +206,7 @@ func (d *Detector) judge(now time.Time, zone string, h Health, seen map[Signal]b
 	}
 	h.Since, h.Well = d.since[zone], d.well[zone]
 	h.ReadImpaired = readImpaired(counts)
-	if counts[WriteTest] && (counts[Probe] || counts[Manager]) {
+	if counts[WriteTest] && (counts[Probe] || counts[Silent] || counts[Manager]) {
 		if d.slow[zone].IsZero() {
 			d.slow[zone] = now
 		}
@@ -231,6 +231,8 @@ func readImpaired(s map[Signal]bool) bool {
 	case s[Probe] && (s[Copies] || s[SearchTest] || s[Silent]):
 		return true
 	case s[SearchTest] && s[Latency]:
+		return true
+	case s[Silent] && s[WriteTest]: // it answers us, and the other nodes wait for it
 		return true
 	}
 	return (s[Probe] || s[SearchTest]) && weak >= 2
@@ -298,9 +300,13 @@ func (d *Detector) testSearch(zone string, v *View) bool {
 // testWrite judges the test write, and whom it speaks against: the zone whose nodes do not answer, or that of a leader
 // who does not get on.
 func (d *Detector) testWrite(v *View, roster Roster, bad map[string]map[Signal]bool) {
-	leader := v.leaderZone(roster)
-	if leader != "" && bad[leader] != nil {
-		bad[leader][Manager] = v.TaskWait > managerWait
+	if leader := v.leaderZone(roster); leader != "" && bad[leader] != nil {
+		// What a leader publishes waits for every node: where those of another zone do not answer, its queue is their doing.
+		others := false
+		for zone, seen := range bad {
+			others = others || zone != leader && (seen[Probe] || seen[Silent])
+		}
+		bad[leader][Manager] = v.TaskWait > managerWait && !others
 	}
 	c, tried := v.Canary[""]
 	if !tried || !c.Failed && c.Took <= max(canaryLeast, canaryFactor*d.writes.value()) {

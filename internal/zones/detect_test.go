@@ -130,6 +130,9 @@ func TestWhatImpairsAZone(t *testing.T) {
 		{"half of the zone does not answer anybody", both(mute("a1"), silent("a1")), 0},
 		{"nobody answers, and few copies are started", both(mute("a1", "a2"), func(v *View) { v.Copies["a"] = es.ZoneCopies{Active: 49} }), 3},
 		{"few copies are started", func(v *View) { v.Copies["a"] = es.ZoneCopies{Active: 10, Initializing: 90} }, 0},
+		{"a write waits, and the rest of the cluster does not hear from them", both(silent("a1", "a2"), slowWrite), 2},
+		{"a write waits, and half of the zone is not heard from", both(silent("a1"), slowWrite), 0},
+		{"a write waits", slowWrite, 0},
 		{"the test search fails and nobody answers", both(mute("a1", "a2"), failing), 3},
 		{"the test search fails", failing, 0},
 		{"the test search fails and searches take long", both(failing, slow), 6},
@@ -193,33 +196,60 @@ func TestWellAgain(t *testing.T) {
 	}
 }
 
+func slowWrite(v *View) { v.Canary[""] = Canary{Took: 3 * time.Second} }
+
 // TestWritesAreHeldUpForAMinute: a slow write speaks against the zone that is ill besides, and only when it lasts.
 func TestWritesAreHeldUpForAMinute(t *testing.T) {
 	w := watch(t)
-	slow := func(v *View) { v.Canary[""] = Canary{Took: 3 * time.Second} }
 	for range 30 {
-		for zone, h := range w.round(slow).Zones {
+		for zone, h := range w.round(slowWrite).Zones {
 			if h.WriteImpaired {
 				t.Fatalf("nothing else is wrong with zone %s", zone)
 			}
 		}
 	}
-	w = watch(t)
-	rounds := 0
-	for range 30 {
-		rounds++
-		a := w.round(both(slow, mute("b1", "b2")))
-		if a.Zones["a"].WriteImpaired || a.Zones["c"].WriteImpaired {
-			t.Fatalf("%+v", a)
-		}
-		if a.Zones["b"].WriteImpaired {
-			break
-		}
+	for _, test := range []struct {
+		name    string
+		besides func(v *View)
+		after   int // rounds until that counts
+	}{
+		{"its nodes do not answer us", mute("b1", "b2"), probeRounds},
+		{"they do not answer the rest of the cluster", silent("b1", "b2"), missingRounds},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w, rounds := watch(t), 0
+			for range 30 {
+				rounds++
+				a := w.round(both(slowWrite, test.besides))
+				if a.Zones["a"].WriteImpaired || a.Zones["c"].WriteImpaired {
+					t.Fatalf("%+v", a)
+				}
+				if a.Zones["b"].WriteImpaired {
+					break
+				}
+			}
+			if want := test.after + int(writeHeld/(5*time.Second)); rounds != want {
+				t.Errorf("impaired in round %d, want %d", rounds, want)
+			}
+			if w.round(test.besides).Zones["b"].WriteImpaired {
+				t.Error("writes are quick again")
+			}
+		})
 	}
-	if want := probeRounds + int(writeHeld/(5*time.Second)); rounds != want {
-		t.Errorf("impaired in round %d, want %d", rounds, want)
+}
+
+// TestALeaderThatWaitsForAnotherZoneIsWell: the queue of who leads from a speaks against a, unless it is zone b that it waits for.
+func TestALeaderThatWaitsForAnotherZoneIsWell(t *testing.T) {
+	stuck := func(v *View) { v.TaskWait = managerWait + time.Second }
+	if h := watch(t).round(both(stuck, slowWrite)).Zones["a"]; !slices.Equal(h.Bad, []Signal{WriteTest, Manager}) {
+		t.Errorf("a leader that does not get on is judged by %v", h.Bad)
 	}
-	if w.round(mute("b1", "b2")).Zones["b"].WriteImpaired {
-		t.Error("writes are quick again")
+	for name, waits := range map[string]func(v *View){"silent": silent("b1", "b2"), "mute": mute("b1", "b2")} {
+		w := watch(t)
+		for range 30 {
+			if a := w.round(both(both(stuck, slowWrite), waits)); !a.Zones["a"].Healthy() {
+				t.Fatalf("zone b is %s, and zone a is judged by %v", name, a.Zones["a"].Seen)
+			}
+		}
 	}
 }

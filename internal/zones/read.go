@@ -183,10 +183,12 @@ func (d *deciding) longest() string {
 	return longest
 }
 
-// recover makes the zone that failed a standby again once it has been well for long enough.
+// recover makes the zone that failed a standby again once it has been well for long enough. One that is taken out is not
+// missed meanwhile, and looks well.
 func (d *deciding) recover() {
 	for _, zone := range d.state.resting() {
-		if d.clear(zone) {
+		leaving := d.state.Leaving != nil && d.state.Leaving.Zone == zone
+		if !leaving && d.clear(zone) {
 			d.state.Phase = Steady
 			d.note("standby_again", zone, "zone %s has been well for %s and stands by", zone, d.config.Clear)
 			return

@@ -221,7 +221,7 @@ func (d *deciding) fence() {
 		}
 		s.Write, l.Out = Gone, now
 		d.note("out", l.Zone, "zone %s is out after %s", l.Zone, round(now.Sub(l.Began)))
-	case out.Status == es.DecommissionFailed, out.Value == "" && !l.Undone && since > d.unanswered():
+	case out.Status == es.DecommissionFailed, out.Value == "" && !l.Undone && since > verifyWithin: // a leader that waits for a zone is slow
 		d.tryAgain(now)
 	case out.Value == "" && l.Undone:
 		// The server forgets who belongs to the zone while its nodes are not back: asked at once it would find nobody.
@@ -297,7 +297,7 @@ func (d *deciding) copiesToLeave(zone string) (replicas, primaries []es.CopyAt) 
 	return replicas, primaries
 }
 
-// unanswered is how long a decommission that was asked for may not be seen in the state.
+// unanswered is how long a recommission that was asked for may not be seen in the state.
 func (d *deciding) unanswered() time.Duration { return max(10*time.Second, 2*d.config.Round) }
 
 // tryAgain asks once more after a pause, and then holds.
