@@ -68,7 +68,7 @@ var (
 	}
 	zoneGuards = []string{
 		"awareness", "no_decommission", "weights_ours", "served", "not_less_served", "healthy", "static_stability", "quiet", "settled",
-		"standby_well", "zeros", "in_sync", "voters", "no_exclusions", "capacity", "no_snapshot", "one_zone", "fence_free", "accepted",
+		"standby_well", "zeros", "in_sync", "voters", "no_exclusions", "capacity", "no_snapshot", "one_zone", "fence_free", "accepted", "approval",
 	}
 	zoneResults       = []string{"done", "failed", "refused"}
 	zoneDecommissions = []string{"init", "draining", "in_progress", "successful", "failed"}

@@ -429,16 +429,32 @@ func (d *deciding) finish(c *Change) {
 	s.Phase = Steady
 	if c.Kind == FailOver {
 		s.Phase = NoStandby
-		if s.Failed == nil {
-			s.Failed = map[string][]Flap{}
-		}
-		s.Failed[c.Zone] = append(s.Failed[c.Zone], Flap{now})
-		if len(s.Failed[c.Zone]) >= flapsAllowed && !slices.Contains(s.Kept, c.Zone) {
-			s.Kept = append(s.Kept, c.Zone)
-			d.note("flapping", c.Zone, "zone %s has failed over %d times within %s: it stands by until somebody releases it", c.Zone, len(s.Failed[c.Zone]), flapWindow)
-		}
+		d.flapped(c.Zone, false)
 	}
 	d.note("done", c.Zone, "%s: %s", c.Kind, weightsText(c.Weights))
+}
+
+// flapped counts a failover of a zone, of searches or of writes. One that fails over time and again is kept from serving, and
+// where it is out from coming back by itself.
+func (d *deciding) flapped(zone string, out bool) {
+	s := d.state
+	if s.Failed == nil {
+		s.Failed = map[string][]Flap{}
+	}
+	s.Failed[zone] = append(slices.Clone(s.Failed[zone]), Flap{d.view.At, out})
+	n, what := 0, "has failed over %d times within %s: it stands by until somebody releases it"
+	if out {
+		what = "was taken out %d times within %s: it does not come back by itself until somebody releases it"
+	}
+	for _, f := range s.Failed[zone] {
+		if f.Out == out {
+			n++
+		}
+	}
+	if n >= flapsAllowed && !slices.Contains(s.Kept, zone) {
+		s.Kept = append(s.Kept, zone)
+		d.note("flapping", zone, "zone "+zone+" "+what, n, flapWindow)
+	}
 }
 
 // servingSince keeps the times of the zones that go on serving and begins those of the new ones.

@@ -33,6 +33,7 @@ const (
 	GuardSnapshots Guard = "no_snapshot"      // no snapshot runs
 	GuardFence     Guard = "fence_free"       // nobody else keeps copies off a zone by filters
 	GuardAccepted  Guard = "accepted"         // the cluster does what it was asked to
+	GuardApproval  Guard = "approval"         // a person has said that the zone which holds up writes may be taken out
 	GuardOne       Guard = "one_zone"         // no other zone is ill
 )
 

@@ -65,8 +65,9 @@ func (d *deciding) start() {
 
 // block keeps what forbids, and tells whether anything does.
 func (d *deciding) block(checks ...Check) bool {
-	d.decision.Blocked = blocking(checks)
-	return len(d.decision.Blocked) > 0
+	found := blocking(checks)
+	d.decision.Blocked = append(d.decision.Blocked, found...)
+	return len(found) > 0
 }
 
 // standby is the zone that stands by and may take over; empty where there is none.
@@ -117,7 +118,7 @@ func (d *deciding) failOver(order *Order) bool {
 	weights := weightsFor(d.zones(), resting...)
 	checks := d.forFailover(bad, next, weights)
 	if d.block(checks...) {
-		d.refuse(order, texts(d.decision.Blocked))
+		d.refuse(order, texts(blocking(checks)))
 		return true
 	}
 	d.answer(order, "searches leave zone "+bad)
@@ -158,7 +159,7 @@ func (d *deciding) rotate(order *Order) {
 	weights := weightsFor(d.zones(), rest)
 	checks := d.forRotation(next, weights, byHand || pinned)
 	if d.block(checks...) {
-		d.refuse(order, texts(d.decision.Blocked))
+		d.refuse(order, texts(blocking(checks)))
 		return
 	}
 	d.answer(order, fmt.Sprintf("zone %s serves and zone %s stands by", next, rest))

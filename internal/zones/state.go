@@ -59,7 +59,8 @@ type State struct {
 
 // Flap is one failover.
 type Flap struct {
-	At time.Time `json:"at"`
+	At  time.Time `json:"at"`
+	Out bool      `json:"out,omitempty"` // of writes: the zone was taken out, by the controller itself
 }
 
 // Hold is why the controller changes nothing.

@@ -40,18 +40,19 @@ func (d *deciding) leave(order *Order) {
 	zone, by, cause := "", "", ""
 	soft := order != nil && order.Verb == OrderFence
 	byHand := soft || order != nil && order.Verb == OrderOut
-	if byHand {
+	held := d.holdsUp()
+	switch {
+	case byHand && d.config.Writes == Never:
+		d.refuse(order, "zones.write_failover is off")
+		return
+	case byHand:
 		zone, by, cause = order.Zone, order.By, "asked for by "+order.By
-		if d.config.Writes == Never {
-			d.refuse(order, "zones.write_failover is off")
-			return
-		}
-	} else if d.config.Writes == Auto && !d.weightless() {
-		for _, z := range d.zones() {
-			if h := d.health.Zones[z]; h.WriteImpaired {
-				zone, by, cause, order = z, "shardonnay", fmt.Sprintf("zone %s holds up writes (%s)", z, signalNames(h)), nil
-			}
-		}
+	case held == "", d.config.Writes == Never:
+	case d.config.Writes == Approve:
+		d.block(check(GuardApproval, false, "", "zone %s holds up writes (%s); to take it out of the cluster: shardonnay zones failover %s --out --yes",
+			held, signalNames(d.health.Zones[held]), held))
+	default:
+		zone, by, cause, order = held, "shardonnay", fmt.Sprintf("zone %s holds up writes (%s)", held, signalNames(d.health.Zones[held])), nil
 	}
 	if zone == "" || s.Phase == Starting && !d.weightless() || !d.routed() {
 		return
@@ -61,11 +62,13 @@ func (d *deciding) leave(order *Order) {
 		checks, end = d.forFence(zone), "then gives its copies up"
 	}
 	if d.block(checks...) {
-		d.refuse(order, texts(d.decision.Blocked))
+		d.refuse(order, texts(blocking(checks)))
 		return
 	}
 	if byHand {
 		d.answer(order, "zone "+zone+" drains for "+d.config.Drain.String()+" and "+end)
+	} else {
+		d.flapped(zone, true)
 	}
 	now := d.view.At
 	h := d.health.Zones[zone]
@@ -76,6 +79,16 @@ func (d *deciding) leave(order *Order) {
 	if w := d.view.weights(); !d.weightless() && !maps.Equal(w.Values, weights) {
 		d.change(TakeOut, zone, cause, weights, now, checks)
 	}
+}
+
+// holdsUp is the zone that holds up writes; empty where none does, or nothing is to be steered.
+func (d *deciding) holdsUp() string {
+	for _, zone := range d.zones() {
+		if d.health.Zones[zone].WriteImpaired && !d.weightless() {
+			return zone
+		}
+	}
+	return ""
 }
 
 // drain waits until what runs in the zone has ended, and lets a leader there hand over meanwhile.
@@ -357,7 +370,7 @@ func (d *deciding) comeBack(order *Order) {
 		l.Reachable = now
 	}
 	byHand := order != nil && order.Verb == OrderRecommission
-	stable := !l.Reachable.IsZero() && now.Sub(l.Reachable) >= d.config.Stable
+	stable := !l.Reachable.IsZero() && now.Sub(l.Reachable) >= d.config.Stable && !slices.Contains(s.Kept, l.Zone)
 	if !byHand && !(d.config.Writes == Auto && stable) {
 		d.refuse(order, "zone "+l.Zone+" is out of the cluster; recommission it first")
 		return
