@@ -53,7 +53,7 @@ func startBed(t *testing.T, p realcluster.Product, asks string) *bed {
 		"discovery.find_peers_interval_during_decommission":      asks,
 	}
 	maps.Copy(settings, advised)
-	c := realcluster.Start(t, realcluster.Options{Product: p, ProcessPerNode: true, Settings: settings})
+	c := realcluster.Start(t, realcluster.Options{Product: p, ProcessPerNode: true, Relayed: true, Settings: settings})
 	b := &bed{Cluster: c, t: t}
 	b.must(b.CreateIndex(t.Context(), realcluster.Index{Name: "searched", Shards: 3, Replicas: 2}))
 	for i := range 50 {

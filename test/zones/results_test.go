@@ -56,6 +56,25 @@ func TestResults(t *testing.T) {
 	})
 }
 
+// TestResultsGrey plays every way in which a zone is grey, with looks as often as is configured by default.
+func TestResultsGrey(t *testing.T) {
+	if !*results {
+		t.Skip("it takes ten minutes a product; run it with -results")
+	}
+	opensearch(t, func(t *testing.T, p realcluster.Product) {
+		b := newBed(t, p)
+		firstWeights(t, b)
+		b.pace = 5 * time.Second
+		for _, f := range []fault{{clients: true}, {}, {clients: true, leads: true}, {leads: true}} {
+			t.Run(f.String(), func(t *testing.T) {
+				b := &bed{Cluster: b.Cluster, t: t, pace: b.pace}
+				left, asked, out, back := b.grey(f)
+				fmt.Printf("%s: %s: searches had left after %s, asked after %s, out %s after it was told to, a standby again %s after the fault had gone\n", p, f, left, asked, out, back)
+			})
+		}
+	})
+}
+
 // TestA14AtTheServersPace: with the server's default, two minutes between two tries of a node that was taken out, a zone is
 // back within two and a half.
 func TestA14AtTheServersPace(t *testing.T) {

@@ -50,6 +50,7 @@ func TestScenarios(t *testing.T) {
 			{"A12_A13_A14_A19_a_zone_leaves_and_comes_back", takenOut},
 			{"A15_a_stuck_drain_is_dropped_and_asked_for_again", stuckDrain},
 			{"A17_a_restart_in_the_drain_goes_on", restartedInDrain},
+			{"a_grey_zone_is_left_by_searches_and_by_writes", greyZone},
 		} {
 			ok := t.Run(scenario.name, func(t *testing.T) {
 				b := &bed{Cluster: b.Cluster, t: t}
@@ -306,15 +307,22 @@ func frozenZone(t *testing.T, b *bed) {
 	b.thaw(zone)
 }
 
-func frozenLeader(t *testing.T, b *bed) {
+// leadServes is the zone from which the cluster is led; where it stands by it is made to serve.
+func (b *bed) leadServes() string {
+	b.t.Helper()
 	zone := b.leaderZone()
-	if zone == b.standby() { // it has to serve
+	if zone == b.standby() {
 		r := b.run(fixed(quickly(zones.Act)), "")
 		r.healthy()
 		b.order(zones.OrderRotate, "")
-		r.until("rotation", goal, func(s *zones.Status) bool { return r.count("done") > 0 })
+		r.until("rotation", goal, func(*zones.Status) bool { return r.count("done") > 0 })
 		r.stop()
 	}
+	return zone
+}
+
+func frozenLeader(_ *testing.T, b *bed) {
+	zone := b.leadServes()
 	b.failedOver(zone, func() {
 		for _, i := range b.in(zone) {
 			b.must(b.Freeze(i))
