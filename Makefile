@@ -162,7 +162,7 @@ results: build ## Measure on the real clusters for longer and write the table of
 	go test -timeout 120m -count=1 -v ./test/e2e -run TestResults -results
 
 .PHONY: results-zones
-results-zones: ## Repeat what happens to zones often on real clusters, and print the figures of docs/results.md (an hour)
+results-zones: ## Repeat what happens to zones often on real clusters, and print the figures of docs/results.md (an hour and a quarter)
 	go test -timeout 120m -count=1 -parallel 1 -v ./test/zones -run 'TestResults|TestA14' -results
 
 .PHONY: bench
