@@ -305,6 +305,6 @@ func (x *examination) nodes() {
 		x.add("mixed-versions", Warns, "cluster", "Finish the rolling upgrade", "data nodes run different versions (%s): shards stay within the version they are on", strings.Join(names, ", "))
 	}
 	for _, warning := range x.s.Warnings {
-		x.add("measurement", Notes, "cluster", "Run with two samples (shardonnay capture --samples 2), or let the daemon run for some cycles", "%s", warning)
+		x.add("measurement", Notes, "cluster", "Nothing to do where it is about rates: plan takes two samples, and the daemon one more each cycle", "%s", warning)
 	}
 }
