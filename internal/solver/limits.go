@@ -54,6 +54,16 @@ func (a *allowance) gone() float64 {
 	return min(share, 1)
 }
 
+// hasFor tells whether so much more work fits into the time that is left, at the pace so far: who could not use a part of it leaves
+// the time to others.
+func (a *allowance) hasFor(work int64) bool {
+	if a.until.IsZero() || a.used == 0 {
+		return true
+	}
+	pace := float64(time.Since(a.since)) / float64(a.used)
+	return time.Now().Add(time.Duration(pace * float64(work))).Before(a.until)
+}
+
 // part splits a share of what is left between steps that so many workers do. Who only counts work gets the same part
 // whoever works; time is shared if the steps have to wait for each other.
 func (a *allowance) part(share float64, steps, workers int) []allowance {

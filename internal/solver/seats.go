@@ -201,7 +201,9 @@ func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, pr
 	prove(bound)
 	width, unit, bad, raised := firstWidth, s.units(), 0, 0
 	reach := make([]float64, len(unit))
-	for s.rounds < seatRounds && s.rounds-raised < fruitless && bound < goal && !s.allow.spent(0) {
+	round := int64(0) // work of the last one; half a round proves nothing
+	for s.rounds < seatRounds && s.rounds-raised < fruitless && bound < goal && !s.allow.spent(0) && s.allow.hasFor(round) {
+		before := s.work
 		center := slices.Concat(best.p.seat, best.p.crowd)
 		// What the nodes' searches left open is not to be had.
 		rise := func() (expected float64) {
@@ -227,6 +229,7 @@ func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, pr
 		var at float64
 		at, open = s.look(next, 0, len(s.nodes))
 		gain := at - bound
+		round = s.work - before
 		if gain > 0 {
 			bound, best, raised = at, next, s.rounds
 			prove(bound)
