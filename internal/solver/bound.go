@@ -103,7 +103,7 @@ func (f *frame) parts() int { return (len(f.p.Nodes) + partNodes - 1) / partNode
 const (
 	// seatShare is the part of the bound's allowance that is for the seats, where other programs follow.
 	seatShare = 0.5
-	// seatTolerance is how far the bound may stay below what the program could prove, as a share of the objective.
+	// seatTolerance is how far the bound may stay below what prices of seats could prove, as a share of the objective.
 	seatTolerance = 1e-3
 )
 
@@ -112,7 +112,7 @@ const (
 var seatLevels = []int{32, mostLumps, 16 * mostLumps}
 
 // seats finds prices of the lumps' seats, for as many lumps as one level says after the other, each from where the one before
-// came to, with a share of the allowance. It returns who leaves by the last program.
+// came to, with a share of the allowance. It returns who leaves by the last prices' mix of choices.
 func (p *proof) seats(from *start, levels []int, share float64, workers int) (leave []move) {
 	allow := p.allow.part(share, 1, 1)[0]
 	defer func() { p.allow.used += allow.used }()
@@ -163,7 +163,7 @@ func (r *run) count(pairs int64, columns, solves int, iterations int64, rounds i
 	c.Rounds += int64(rounds)
 }
 
-// apart looks for seats in parts of the nodes, as if each were alone: what the programs then choose proves nothing for the
+// apart looks for seats in parts of the nodes, as if each were alone: what they then choose proves nothing for the
 // whole, but tells who should leave.
 func (p *proof) apart(parts [][]int32) (leave []move) {
 	f := p.f

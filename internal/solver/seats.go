@@ -19,6 +19,8 @@ const (
 	allWide = 25
 	// batches is into how many batches the nodes of a pass are dealt.
 	batches = 32
+	// settling is how many sweeps the bundle makes after each batch.
+	settling = 3
 )
 
 // seating looks for the prices of the lumps' seats, and of the crowds, that prove most, all other prices as they are. The
@@ -184,7 +186,7 @@ func (s *seating) pass() {
 			continue
 		}
 		s.look(s.priced(s.bundle.y), from, to)
-		for range pairs {
+		for range settling {
 			s.bundle.sweep(s.each)
 		}
 	}

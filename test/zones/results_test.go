@@ -20,16 +20,23 @@ func spread(times []time.Duration) string {
 	return seconds(times[0]) + " / " + seconds(times[len(times)/2]) + " / " + seconds(times[len(times)-1]) + " s"
 }
 
-// TestResults repeats what has to hold every time: twenty zones killed and twenty frozen, the leader among them as it
-// comes; a hundred rotations; ten zones taken out and let back, each time the one from which the cluster is led.
-func TestResults(t *testing.T) {
+// measured plays what is only measured, and takes so long, on a bed of each product with looks as often as is configured by default.
+func measured(t *testing.T, takes string, play func(t *testing.T, p realcluster.Product, b *bed)) {
 	if !*results {
-		t.Skip("it takes half an hour a product; run it with -results")
+		t.Skipf("it takes %s a product; run it with -results", takes)
 	}
 	opensearch(t, func(t *testing.T, p realcluster.Product) {
 		b := newBed(t, p)
 		firstWeights(t, b)
-		b.pace = 5 * time.Second // as it is configured by default
+		b.pace = 5 * time.Second
+		play(t, p, b)
+	})
+}
+
+// TestResults repeats what has to hold every time: twenty zones killed and twenty frozen, the leader among them as it
+// comes; a hundred rotations; ten zones taken out and let back, each time the one from which the cluster is led.
+func TestResults(t *testing.T) {
+	measured(t, "half an hour", func(t *testing.T, p realcluster.Product, b *bed) {
 		fails := func(name string, how func(i int) error, again func(zone string)) {
 			t.Run(name, func(*testing.T) {
 				var took []time.Duration
@@ -58,13 +65,7 @@ func TestResults(t *testing.T) {
 
 // TestResultsGrey plays every way in which a zone is grey, with looks as often as is configured by default.
 func TestResultsGrey(t *testing.T) {
-	if !*results {
-		t.Skip("it takes ten minutes a product; run it with -results")
-	}
-	opensearch(t, func(t *testing.T, p realcluster.Product) {
-		b := newBed(t, p)
-		firstWeights(t, b)
-		b.pace = 5 * time.Second
+	measured(t, "ten minutes", func(t *testing.T, p realcluster.Product, b *bed) {
 		for _, f := range []fault{{clients: true}, {}, {clients: true, leads: true}, {leads: true}} {
 			t.Run(f.String(), func(t *testing.T) {
 				b := &bed{Cluster: b.Cluster, t: t, pace: b.pace}
