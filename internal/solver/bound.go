@@ -109,7 +109,7 @@ const (
 
 // seatLevels is for how many lumps prices of seats are looked for, the largest ones first: those matter most, and take the
 // shortest time, for every node looks at every lump in every round.
-var seatLevels = []int{32, mostLumps, 16 * mostLumps}
+var seatLevels = []int{32, 128, 16 * mostLumps}
 
 // seats finds prices of the lumps' seats, for as many lumps as one level says after the other, each from where the one before
 // came to, with a share of the allowance. It returns who leaves by the last prices' mix of choices.

@@ -79,11 +79,7 @@ func TestTablesPromiseNoMoreThanIsTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := someNode(t, rapid.IntRange(1, 9).Draw(t, "choices"))
 		stay, leave := everyWay(q)
-		open := make([]int32, len(q.choices))
-		for i := range open {
-			open[i] = int32(i)
-		}
-		q.line(open)
+		q.lineAll()
 		var s vector
 		for d := range q.dims {
 			if b := &q.pieces[d]; len(b.at) > 0 {
@@ -97,7 +93,7 @@ func TestTablesPromiseNoMoreThanIsTrue(t *testing.T) {
 			if !ok {
 				continue
 			}
-			for i := range open {
+			for i := range q.choices {
 				if k.stay[i] > stay[i]+1e-9 || k.leave[i] > leave[i]+1e-9 || least > min(stay[i], leave[i])+1e-9 {
 					t.Fatalf("dimension %d, choice %d: at least %v if it stays and %v if it leaves, %v in all; it is %v and %v", d, i, k.stay[i], k.leave[i], least, stay[i], leave[i])
 				}
@@ -106,13 +102,14 @@ func TestTablesPromiseNoMoreThanIsTrue(t *testing.T) {
 	})
 }
 
-// With as many choices as it takes for tables, and some of them heavy, the best is found to the tolerance, and the bound is no more than
-// that.
+// With tables or without, one by one or by plain branching, and some choices heavy: the best is found to the tolerance, and the bound is no
+// more than that.
 func TestNodesAreSolvedToTheEnd(t *testing.T) {
-	was := manyOpen
-	manyOpen = 0
-	t.Cleanup(func() { manyOpen = was })
+	some, many := someOpen, manyOpen
+	t.Cleanup(func() { someOpen, manyOpen = some, many })
 	rapid.Check(t, func(t *rapid.T) {
+		someOpen = rapid.SampledFrom([]int{0, 6, some}).Draw(t, "one by one from")
+		manyOpen = rapid.SampledFrom([]int{0, many}).Draw(t, "tables from")
 		q := someNode(t, fewOpen+rapid.IntRange(0, 2).Draw(t, "more choices"))
 		stay, leave := everyWay(q)
 		want := min(stay[0], leave[0])

@@ -260,7 +260,7 @@ const (
 	// iterationWork is how many rows of a simplex iteration make a unit of work.
 	iterationWork = 8
 	// nodeSteps bounds the branches of one node subproblem.
-	nodeSteps = 50_000
+	nodeSteps = 100_000
 )
 
 // generate runs column generation from the given prices until the bound is within tol of the program's objective. It

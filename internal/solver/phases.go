@@ -26,6 +26,10 @@ const (
 	// many gained less than a thousandth more at 100 x 6 000. A few falls find more than a long one.
 	stepsPerFall = 5_000
 	falls        = 3
+	// fallsOfLarge is how many there are on large problems, where fewer copies take part.
+	fallsOfLarge = 8
+	// mild is the share of a first fall's heat that later ones begin with: what the answer has by then would be lost above.
+	mild = 0.25
 )
 
 // search is the long part: the bound by linear programs on one side, annealing on the other; then what the programs
@@ -59,7 +63,7 @@ func (r *run) search(starts []start) error {
 				if more.until.After(all.until) {
 					more.until = all.until
 				}
-				s.cool(heat/4, seeds[1], 1, &more)
+				s.cool(mild*heat, seeds[1], 1, &more)
 				if s.Objective() < best {
 					best, node = s.Objective(), s.Assignment()
 				}
@@ -85,13 +89,15 @@ func (r *run) search(starts []start) error {
 	if err := r.propose(leave, "nodes"); err != nil || r.enough() {
 		return err
 	}
-	return r.settle(seeds[2])
+	return r.settle(seeds[2], falls, r.f.interesting)
 }
 
 // large is the long part of large problems where room is plenty: seats for all lumps first, which tells who should leave, and then
 // annealing. Where that would be too many for every node to look at again and again, parts of the nodes take their place.
 func (r *run) large(free start) error {
-	settle := func() error { return r.settle(rand.New(rand.NewPCG(r.rng.Uint64(), 2))) }
+	settle := func() error {
+		return r.settle(rand.New(rand.NewPCG(r.rng.Uint64(), 2)), fallsOfLarge, r.f.largest)
+	}
 	pairs := len(r.p.Nodes) * len(r.f.lumpy(seatLevels[len(seatLevels)-1]))
 	if pairs > mostPairs {
 		return r.apart(free, settle)
@@ -123,7 +129,7 @@ const (
 	leastPerPair = 3e-6
 	// seatsShare is the part of the time that prices of seats may take, seatsUntil when they have to end: there is an answer to
 	// look for.
-	seatsShare, seatsUntil = 0.65, 0.75
+	seatsShare, seatsUntil = 0.65, 0.8
 )
 
 // apart is the same with parts.
@@ -151,19 +157,19 @@ const (
 )
 
 // settle anneals from the best answer with what is left, less what the last polish needs: several falls of the
-// temperature, each from the best before it, with the largest copies looked at in between.
-func (r *run) settle(rng *rand.Rand) error {
+// temperature among the copies of a pool, each from the best before it, with the largest copies looked at in between.
+func (r *run) settle(rng *rand.Rand, falls int, pool func(assignments ...[]int32) []int32) error {
 	rest := r.allow(1, 0.9)
 	if !rest.until.IsZero() {
 		rest.until = rest.until.Add(-r.o.TimeLimit / 25)
 	}
 	s := newSearch(r.f, r.node, nil)
 	for fall := range falls {
-		s.pool = r.f.interesting(r.node)
+		s.pool = pool(r.node)
 		s.reset(r.node)
 		part := rest.part(1/float64(falls-fall), 1, 1)[0]
 		part.atMost(stepsPerFall * int64(len(s.pool)))
-		s.cool(s.heat(r.result.ObjectiveBefore), rng, r.o.Workers, &part)
+		s.cool(mild*s.heat(r.result.ObjectiveBefore), rng, r.o.Workers, &part)
 		s.pool = r.f.everything()
 		s.list()
 		s.bestMoves(&part)

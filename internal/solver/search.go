@@ -149,6 +149,29 @@ func (f *frame) interesting(assignments ...[]int32) []int32 {
 	return pool
 }
 
+// largestPerNode is how many of the largest copies there are for each node in a large problem's pool.
+const largestPerNode = 2
+
+// largest is the pool for a search that has no time for all that are interesting: the largest copies, and those that one of the
+// assignments has moved.
+func (f *frame) largest(assignments ...[]int32) (pool []int32) {
+	wanted := make([]bool, len(f.p.Copies))
+	for _, c := range f.large(largestPerNode * len(f.p.Nodes)) {
+		wanted[c] = true
+	}
+	for _, node := range assignments {
+		for c, n := range node {
+			wanted[c] = wanted[c] || n != f.p.Copies[c].Node
+		}
+	}
+	for c, yes := range wanted {
+		if yes {
+			pool = append(pool, int32(c))
+		}
+	}
+	return pool
+}
+
 // wishing is the pool of the copies whose groups have wishes and pay for tiers now.
 func (f *frame) wishing() []int32 {
 	return slices.DeleteFunc(f.everything(), func(c int32) bool {
