@@ -2,6 +2,7 @@ package zones
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type Journal struct {
 	dir  string
 	file *os.File
 	size int64
+	line int // length of the last line
 	last *Entry
 
 	before, after func() // of each line, for tests in which the process dies there; nil does nothing
@@ -64,14 +66,13 @@ func OpenJournal(dir, uuid string) (j *Journal, warning string, err error) {
 			warning = fmt.Sprintf("%s cannot be read from byte %d on; that is dropped.", path, whole)
 			break
 		}
-		j.last, whole = entry, whole+int64(len(line))
+		j.last, j.line, whole = entry, len(line), whole+int64(len(line))
 	}
 	if j.last != nil && j.last.State.Cluster != uuid {
 		warning = fmt.Sprintf("%s is about another cluster and is begun anew.", path)
 		j.last, whole = nil, 0
 	}
-	_, err = file.Seek(whole, 0)
-	if err := errors.Join(err, file.Truncate(whole)); err != nil {
+	if err := file.Truncate(whole); err != nil {
 		return nil, "", errors.Join(err, file.Close())
 	}
 	j.file, j.size = file, whole
@@ -98,14 +99,53 @@ func (j *Journal) Append(e Entry) error {
 		return err
 	}
 	line = append(line, '\n')
-	if j.size+int64(len(line)) > journalLimit {
+	if j.size+int64(len(line)) > journalLimit || !j.inPlace() {
 		return j.begin(line)
 	}
-	if _, err := j.file.Write(line); err != nil {
+	if err := j.write(line); err != nil {
 		return err
 	}
-	j.size += int64(len(line))
-	return j.file.Sync()
+	j.size, j.line = j.size+int64(len(line)), len(line)
+	return nil
+}
+
+// Try tells whether the next entry could be written, as far as that can be told without one: room for another like the
+// last is taken, made safe and given back. A disk that has failed is noticed before something has to be written.
+func (j *Journal) Try() error {
+	switch {
+	case j.file == nil:
+		return nil
+	case !j.inPlace():
+		return fmt.Errorf("%s was removed", filepath.Join(j.dir, journalFile))
+	}
+	if err := j.write(bytes.Repeat([]byte{' '}, max(j.line, 1))); err != nil { // no line: whoever dies here has cut one off
+		return err
+	}
+	return j.file.Truncate(j.size)
+}
+
+// write writes behind the last line and waits until that is safe. Of what was written in part only, on a disk that is
+// full, nothing stays: the next line must not be joined to it.
+func (j *Journal) write(line []byte) error {
+	_, err := j.file.WriteAt(line, j.size)
+	if err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, j.file.Truncate(j.size))
+	}
+	return nil
+}
+
+// inPlace tells whether the file is still where the next start looks for it. An open file goes on taking lines after it
+// was removed, with its folder or without.
+func (j *Journal) inPlace() bool {
+	there, err := os.Stat(filepath.Join(j.dir, journalFile))
+	if err != nil {
+		return false
+	}
+	ours, err := j.file.Stat()
+	return err == nil && os.SameFile(there, ours)
 }
 
 // begin replaces the journal by one with a single line; a crash leaves one or the other.
@@ -122,7 +162,7 @@ func (j *Journal) begin(line []byte) error {
 		return errors.Join(err, next.Close(), os.Remove(next.Name()))
 	}
 	before := j.file
-	j.file, j.size = next, int64(len(line))
+	j.file, j.size, j.line = next, int64(len(line)), len(line)
 	return before.Close()
 }
 
