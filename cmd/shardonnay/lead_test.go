@@ -6,12 +6,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
+	"github.com/shardonnay/shardonnay/internal/config"
 	"github.com/shardonnay/shardonnay/internal/election"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
 )
@@ -63,6 +65,26 @@ func TestCutOffLeadersMakeWay(t *testing.T) {
 			t.Errorf("it ended for %v", cause)
 		}
 	})
+}
+
+// Zones that an instance is to look at by itself are unwatched while it has no connection, and that shows. Of several that
+// stand for election another one may lead: what waits has nothing to show.
+func TestZonesAreAwaitedWithoutAConnection(t *testing.T) {
+	for _, test := range []struct {
+		mode, lease string
+		awaited     bool
+	}{{"act", "", true}, {"observe", "", true}, {"off", "", false}, {"act", "shardonnay", false}} {
+		c := config.Default()
+		c.Zones.Mode, c.Election.Lease = test.mode, test.lease
+		var s service
+		s.current.Store(&c)
+		s.connecting()
+		answer := httptest.NewRecorder()
+		s.about().handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		if awaited := strings.Contains(answer.Body.String(), "\nshardonnay_zone_last_look_timestamp_seconds "); awaited != test.awaited {
+			t.Errorf("zones.mode %s, election.lease %q: awaited is %t", test.mode, test.lease, awaited)
+		}
+	}
 }
 
 // TestHealthOfADaemonWithoutACluster: it is alive and not ready from its start on, so that nobody restarts it for what is

@@ -112,7 +112,12 @@ func runDaemon(cmd *cobra.Command) (err error) {
 
 // connecting is the first stage of a term.
 func (s *service) connecting() {
-	s.at.Store(&stage{series: newSeries(), waits: func() (string, error) { return "", errors.New("not connected to the cluster yet") }})
+	at := &stage{series: newSeries(), waits: func() (string, error) { return "", errors.New("not connected to the cluster yet") }}
+	// Zones that only this instance would look at are looked at by nobody meanwhile. Of several, another one may lead.
+	if c := s.current.Load(); c.Zones.Mode != string(zones.Off) && c.Election.Lease == "" {
+		at.metrics.ObserveZonesAwaited(time.Now())
+	}
+	s.at.Store(at)
 }
 
 // term connects, waits until this instance leads where several stand for election, and runs the loop until ctx ends or

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +24,6 @@ type zoneKeeper struct {
 	// Touched by the controller's goroutine only.
 	said   map[string]string // what was last logged of something that goes on
 	before *zones.Status     // of the look before
-	broken time.Time         // since when the journal could not be written; zero while it can
 }
 
 // newZoneKeeper makes one; clock is nil for the wall's. It sends nothing before it runs.
@@ -47,6 +45,7 @@ func newZoneKeeper(s *session, current func() *config.Config, m *metrics.Metrics
 		options.Now = clock.Now
 	}
 	k.Controller = zones.New(options)
+	m.ObserveZonesAwaited(k.Now())
 	return k, nil
 }
 
@@ -149,24 +148,17 @@ func (k *zoneKeeper) count(s *zones.Status) {
 			k.metrics.ObserveReturn(s.At.Sub(s.Leaving.Returning), 0)
 		case "recovered":
 			k.metrics.ObserveReturn(leaving.Joined.Sub(leaving.Returning), s.At.Sub(leaving.Joined))
-		case "journal_failed":
-			if k.broken.IsZero() {
-				k.broken = s.At
-			}
 		}
 	}
 	if leaving != nil && s.Leaving == nil && s.Phase == zones.Holding {
 		k.metrics.ObserveFailover(leaving.Zone, "write", "failed", 0)
-	}
-	if len(s.Notes) > 0 && !slices.ContainsFunc(s.Notes, func(n zones.Note) bool { return n.Event == "journal_failed" }) {
-		k.broken = time.Time{}
 	}
 }
 
 // figures are those of a look.
 func (k *zoneKeeper) figures(s *zones.Status) *metrics.Zones {
 	f := &metrics.Zones{
-		At: s.At, Mode: string(s.Mode), Phase: string(s.Phase), WritePhase: string(s.Write), Version: s.Version, Voters: s.Voters,
+		At: s.At, Judged: s.Judged, Mode: string(s.Mode), Phase: string(s.Phase), WritePhase: string(s.Write), Version: s.Version, Voters: s.Voters,
 		Changed: s.Changed, Due: s.Due, CarriesPeak: s.CarriesPeak(),
 	}
 	for _, c := range s.Blocked {
@@ -178,8 +170,8 @@ func (k *zoneKeeper) figures(s *zones.Status) *metrics.Zones {
 	if s.Leaving != nil && s.Write == zones.Draining {
 		f.Drain = s.Leaving.Deadline
 	}
-	if !k.broken.IsZero() {
-		f.JournalBroken = s.At.Sub(k.broken)
+	if !s.Unwritten.IsZero() {
+		f.JournalBroken = max(s.At.Sub(s.Unwritten), time.Millisecond) // it is broken from the first moment on
 	}
 	for _, z := range s.Zones {
 		zone := metrics.Zone{

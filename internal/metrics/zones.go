@@ -10,7 +10,7 @@ import (
 	"github.com/shardonnay/shardonnay/internal/cluster"
 )
 
-// zoneMetrics are the series of the zone controller. There are none before its first look.
+// zoneMetrics are the series of the zone controller. Before its first look there is only since when one is awaited.
 type zoneMetrics struct {
 	mode, phase, writePhase                *gauges
 	role, weight, health, impaired, signal *gauges
@@ -43,7 +43,7 @@ func (m *Metrics) makeZones() {
 	z.health = b.gauge("zone_health", "1 while nothing speaks against a zone, else 0. One bad look makes it 0; a failover takes more.", zone)
 	z.impaired = b.gauge("zone_impaired", "1 for a zone that searches should leave (read), or that holds up writes (write).", zone, label{"path", zonePaths})
 	z.signal = b.gauge("zone_signal_bad", "1 for a signal that speaks against a zone, for as many looks as it needs to count. docs/zones.md has what each means.", zone, label{"signal", zoneSignals})
-	z.looked = b.gauge("zone_last_look_timestamp_seconds", "When the zones were last looked at, Unix time. Older than some rounds: nobody watches them.")
+	z.looked = b.gauge("zone_last_look_timestamp_seconds", "When a look at the zones last showed enough to decide by, Unix time; from when on they are to be looked at where none has yet. Older than some rounds: nobody watches them.")
 	z.rotations = b.counter("zone_rotation_total", "Rotations by how they ended. failed: it was not seen through, and the former weights are back; refused: the cluster turned the weights down.", label{"result", zoneResults})
 	z.rotated = b.gauge("zone_last_rotation_timestamp_seconds", "When roles last changed, Unix time, for whatever reason; 0 where it is not known.")
 	z.due = b.gauge("zone_rotation_due_seconds", "Time until the next rotation, negative while one is overdue; 0 where none is meant to be.")
@@ -74,6 +74,7 @@ func (m *Metrics) makeZones() {
 // Zones is what the zone controller has seen in one look; it has the figures of zones.Status.
 type Zones struct {
 	At                time.Time
+	Judged            time.Time // when a look last showed enough to decide by; zero where none has yet
 	Mode              string
 	Phase, WritePhase string
 	Version           int64
@@ -100,6 +101,10 @@ type Zone struct {
 	Counted                     bool     // whether these were read in this look
 }
 
+// ObserveZonesAwaited shows from when on the zones are to be looked at. It is shown before the first look, which may never
+// come to an end.
+func (m *Metrics) ObserveZonesAwaited(from time.Time) { m.zones.looked.set(seconds(from)) }
+
 // ObserveZones shows a look at the zones.
 func (m *Metrics) ObserveZones(s *Zones) {
 	m.mu.Lock()
@@ -110,7 +115,9 @@ func (m *Metrics) ObserveZones(s *Zones) {
 	z.writePhase.only(s.WritePhase, zoneWritePhases)
 	z.version.set(float64(s.Version))
 	z.voters.set(float64(s.Voters))
-	z.looked.set(seconds(s.At))
+	if !s.Judged.IsZero() {
+		z.looked.set(seconds(s.Judged))
+	}
 	z.rotated.set(0)
 	if !s.Changed.IsZero() {
 		z.rotated.set(seconds(s.Changed))

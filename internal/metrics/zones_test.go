@@ -19,7 +19,7 @@ func TestZones(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_000)
 	one, none := 1.0, 0.0
 	look := &Zones{
-		At: at, Mode: "act", Phase: "steady", WritePhase: "idle", Version: 4, Voters: 3, Changed: at.Add(-10 * time.Minute), Due: at.Add(20 * time.Minute),
+		At: at, Judged: at, Mode: "act", Phase: "steady", WritePhase: "idle", Version: 4, Voters: 3, Changed: at.Add(-10 * time.Minute), Due: at.Add(20 * time.Minute),
 		Blocked: []string{"quiet"}, CarriesPeak: true,
 		Zones: []Zone{
 			{Name: "a", Role: 2, Weight: &one, Well: true, Queries: 1000, Counted: true},
@@ -29,7 +29,8 @@ func TestZones(t *testing.T) {
 	}
 	m.ObserveZones(look)
 	golden(t, "testdata/zones-steady.txt", zonesOnly(exposition(t, registry)))
-	look.At, look.Phase, look.Version, look.Due, look.Blocked = at.Add(30*time.Second), "no_standby", 5, time.Time{}, nil
+	look.At, look.Judged = at.Add(35*time.Second), at.Add(30*time.Second)
+	look.Phase, look.Version, look.Due, look.Blocked = "no_standby", 5, time.Time{}, nil
 	look.Zones = []Zone{
 		{Name: "a", Role: 1, Weight: &none, ReadImpaired: true, Bad: []string{"probe", "missing"}, Queries: 1000, Counted: true},
 		{Name: "b", Role: 2, Weight: &one, Well: true, Queries: 1060, Counted: true},

@@ -28,6 +28,8 @@ const (
 	refusedPause = time.Minute
 	// loadsEvery is in how many looks the nodes are asked what they do, while all is well.
 	loadsEvery = 2
+	// tryJournal is how long nothing is written to the journal until it is tried whether something could be.
+	tryJournal = time.Minute
 	// sideBySide is how many nodes are asked at a time.
 	sideBySide = 64
 )
@@ -67,7 +69,10 @@ type Controller struct {
 	wrote     time.Time
 	probes    map[string]bool // of the last whole look
 	peakFrom  load
-	extra     []Note // for the next status
+	judged    time.Time // when a look last showed enough to decide by
+	journaled time.Time // when the journal was last written, or could have been
+	unwritten time.Time // since when it cannot be; zero while it can
+	extra     []Note    // for the next status
 
 	mu     sync.Mutex
 	status *Status
@@ -134,9 +139,14 @@ func (c *Controller) Round(ctx context.Context) time.Duration {
 		c.health = c.detector.Observe(v, c.state.Roster, c.state.roles(v))
 		c.learnPeak(v)
 	}
+	if conclusive(v, c.health) {
+		c.judged = v.At
+	}
 	s := c.report(config, v)
 	if config.Mode != Observe && c.mayAct(config, s) {
 		c.act(ctx, config, v, s)
+	} else {
+		c.unwritten = time.Time{} // whoever only looks has nothing to write
 	}
 	c.show(s)
 	if c.state.Phase == Verifying && c.state.Change.Seen.IsZero() || s.again {
@@ -176,8 +186,10 @@ func (c *Controller) act(ctx context.Context, config Config, v *View, s *Status)
 		return
 	}
 	c.state = d.Next
-	if len(d.Notes) > 0 {
+	if len(d.Notes) > 0 || !c.unwritten.IsZero() { // what could not be written is made up for as soon as it can
 		c.keep(s, Entry{Notes: d.Notes})
+	} else if c.Now().Sub(c.journaled) >= tryJournal {
+		c.written(s, c.Journal.Try())
 	}
 	s.again = slices.ContainsFunc(d.Notes, func(n Note) bool { return n.Event == "resume" })
 }
@@ -247,11 +259,24 @@ func (c *Controller) carryOut(ctx context.Context, v *View, before *State, d Dec
 func (c *Controller) keep(s *Status, e Entry) bool {
 	e.At, e.State = c.Now(), c.state
 	s.Notes = append(s.Notes, e.Notes...)
-	if err := c.Journal.Append(e); err != nil {
-		s.Notes = append(s.Notes, Note{Event: "journal_failed", Text: "the journal cannot be written: " + err.Error()})
-		return false
+	return c.written(s, c.Journal.Append(e))
+}
+
+// written notes how it went with the journal, once as long as it goes on, and reports whether it went well.
+func (c *Controller) written(s *Status, err error) bool {
+	if err == nil {
+		c.unwritten, c.journaled = time.Time{}, c.Now()
+		delete(c.said, "journal")
+		return true
 	}
-	return true
+	if c.unwritten.IsZero() {
+		c.unwritten = s.At
+	}
+	if text := "the journal cannot be written: " + err.Error(); text != c.said["journal"] {
+		c.said["journal"] = text
+		s.Notes = append(s.Notes, Note{Event: "journal_failed", Text: text})
+	}
+	return false
 }
 
 // pending is a note for the next status.

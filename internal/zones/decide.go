@@ -118,7 +118,7 @@ func (d *deciding) run() {
 	if s.Phase == "" {
 		s.Phase, s.Write = Starting, Idle
 	}
-	if d.health.Isolated != "" || d.view.State == nil || d.view.Settings == nil {
+	if !conclusive(d.view, d.health) {
 		return // nothing is concluded from what we do not see
 	}
 	d.keepBooks()
@@ -144,6 +144,11 @@ func (d *deciding) run() {
 		return
 	}
 	d.read(d.waiting(order))
+}
+
+// conclusive tells whether a look has shown enough to decide by.
+func conclusive(v *View, a Assessment) bool {
+	return a.Isolated == "" && v.State != nil && v.Settings != nil
 }
 
 // waiting is the order as long as it has not been dealt with: it is answered once.

@@ -1,10 +1,14 @@
 package zones
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/shardonnay/shardonnay/internal/sim"
 )
 
 // full is a disk on which no file of this process may grow beyond so many bytes: what is written up to there is written,
@@ -123,4 +127,46 @@ func TestAJournalThatWasRemovedIsBegunAnew(t *testing.T) {
 	if err := j.Try(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A disk that fails is noticed before anything has to be written. Nothing is done while it lasts, and what was decided
+// meanwhile is in the journal once there is room again, though nothing more is decided then.
+func TestAJournalThatCannotBeWrittenIsNoticedAndMadeUpFor(t *testing.T) {
+	b := newBed(t, layout{})
+	b.until("first weights", 10*time.Minute, steady)
+	room := full(t, sizeOf(t, filepath.Join(b.dir, journalFile)))
+	since := b.until("it is noticed", 2*tryJournal, func(s *Status) bool { return !s.Unwritten.IsZero() }).Unwritten
+	version := b.c.Status().Version
+	b.order(OrderRotate, "")
+	for range 12 {
+		if s := b.round(); s.Unwritten != since || s.Version != version {
+			t.Fatalf("it cannot be written since %s, now %s; weights %d, now %d", since, s.Unwritten, version, s.Version)
+		}
+	}
+	b.order(OrderAbort, "")
+	last := fmt.Sprint(b.orders)
+	b.until("the order is answered", time.Minute, func(s *Status) bool { return s.Handled == last })
+	if n := b.count("journal_failed"); n != 1 {
+		t.Errorf("it was said %d times that the journal cannot be written", n)
+	}
+	room()
+	b.until("it can be written again", time.Minute, func(s *Status) bool { return s.Unwritten.IsZero() })
+	b.end()
+	b.begin()
+	if got := b.c.state.Handled; got != last {
+		t.Errorf("after a restart the last order that was dealt with is %q, it was %q", got, last)
+	}
+}
+
+// What nobody could be asked is no look at the zones.
+func TestALookThatShowsNothingIsNone(t *testing.T) {
+	b := newBed(t, layout{})
+	last := b.until("first weights", 10*time.Minute, steady).Judged
+	if last.IsZero() {
+		t.Fatal("nothing was looked at")
+	}
+	b.Inject(sim.Fault{Kind: sim.FaultStatus, Status: 403})
+	b.until("a minute without news", 2*time.Minute, func(s *Status) bool { return s.At.Sub(s.Judged) > time.Minute })
+	b.ClearFaults()
+	b.until("looks tell again", time.Minute, func(s *Status) bool { return s.Judged.Equal(s.At) })
 }

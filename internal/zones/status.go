@@ -35,7 +35,11 @@ type Status struct {
 	Voters       int                   `json:"voters"`            // nodes whose votes count
 	Leader       string                `json:"leader,omitempty"`  // zone of the node that leads
 	Notes        []Note                `json:"notes,omitempty"`   // what was decided, refused or seen in this round
-	Loads        map[string]ZoneWork   `json:"work,omitempty"`    // since the nodes started, by zone
+	// Judged is when a look last showed enough to decide by; zero where none has yet.
+	Judged time.Time `json:"judged,omitzero"`
+	// Unwritten is since when the journal cannot be written; zero while it can.
+	Unwritten time.Time           `json:"journal_broken_since,omitzero"`
+	Loads     map[string]ZoneWork `json:"work,omitempty"` // since the nodes started, by zone
 
 	again bool
 }
@@ -120,6 +124,7 @@ func (c *Controller) show(s *Status) {
 	state := c.state
 	s.Phase, s.Write, s.Hold, s.Pin, s.Change, s.Leaving, s.Changed = state.Phase, state.Write, state.Hold, state.Pin, state.Change, state.Leaving, state.Changed
 	s.Handled, s.Result, s.Peak = state.Handled, c.handled, state.Peak.p99()
+	s.Judged, s.Unwritten = c.judged, c.unwritten
 	s.Notes = append(s.Notes, c.extra...)
 	c.extra = nil
 	s.Due = due(c.Config(), state)
