@@ -199,6 +199,7 @@ func TestTakeover(t *testing.T) {
 		leader, waiting = waiting, startDaemon(t, leader.name, b.configs[leader.name])
 		waiting.waits(ctx, t)
 	}
+	t.Logf("after each of ten kills the other owned rebalancing within %s s", inSeconds(owned))
 	slices.Sort(owned)
 	slices.Sort(worked)
 	t.Logf("killed ten times; the other owned rebalancing after %.1f to %.1f s (median %.1f), and asked for its first move after %.1f to %.1f s (median %.1f)",
@@ -255,6 +256,15 @@ func TestTakeover(t *testing.T) {
 	b.tidy(ctx, t)
 	b.chronicle.judge(t)
 	b.permissions(ctx, t)
+}
+
+// inSeconds are durations as they follow each other.
+func inSeconds(durations []time.Duration) string {
+	var texts []string
+	for _, d := range durations {
+		texts = append(texts, fmt.Sprintf("%.1f", d.Seconds()))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // permissions holds what the daemons have asked the API server against the shipped Role: nothing was refused, and there is
