@@ -211,7 +211,18 @@ func (b *tab) text(selector string) string {
 // shot keeps a picture of the whole page among the test's artifacts.
 func (b *tab) shot(name string) {
 	b.t.Helper()
-	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	b.keep(name, chromedp.FullScreenshot(100))
+}
+
+// part keeps a picture of one element, where that of the page is too small to read.
+func (b *tab) part(name, selector string) {
+	b.t.Helper()
+	b.keep(name, chromedp.Screenshot(chromedp.CSS(selector)))
+}
+
+func (b *tab) keep(name string, look chromedp.Action[[]byte]) {
+	b.t.Helper()
+	picture, err := chromedp.Run(b.ctx, look)
 	b.must(err)
 	file := filepath.Join(b.t.ArtifactDir(), name+".png")
 	b.must(os.WriteFile(file, picture, 0o644))

@@ -142,7 +142,7 @@ func TestZones(t *testing.T) {
 				Bad: []zones.Signal{zones.Signal("probe")}, Seen: []zones.Signal{"probe", zones.Signal("search_test" + evil)}, ReadImpaired: true,
 			}},
 			{Zone: "c", Role: zones.Standby, Weight: &none, Nodes: 2, Members: 2},
-			{Zone: "d", Role: zones.Out, Nodes: 0, Members: 2},
+			{Zone: "d", Role: zones.Out, Nodes: 0, Members: 2, Health: zones.Health{Bad: zones.Signals}},
 		},
 		Hold:    &zones.Hold{Reason: "upgrade" + evil, By: "ann" + evil, Since: looked},
 		Blocked: []zones.Check{{Guard: "standby_well", Text: "zone c is not well" + evil}},
@@ -151,8 +151,8 @@ func TestZones(t *testing.T) {
 	m.set(func() { m.options.Zones = status })
 	b.await("document.querySelectorAll('#zone-list tbody tr').length === 4 && !document.querySelector('#zones').hidden")
 	for i, want := range [][]string{
-		{"a" + evil, "active", "well", "leads", "2 of 2", "40, 2 recovering, 1 moving"},
-		{"b", "active", "searches impaired", "probe", "search test" + evil, "1 of 2"},
+		{"a" + evil, "active", "well", "leads", "2 of 2", "402 recovering, 1 moving"}, // two lines
+		{"b", "active", "searches impaired", "probe: nodes do not answer", "search test" + evil + " (first signs)", "1 of 2"},
 		{"c", "standby", "well", "2 of 2"},
 		{"d", "fenced", "none", "0 of 2"},
 	} {
@@ -160,11 +160,14 @@ func TestZones(t *testing.T) {
 			t.Errorf("zone %d lacks %q: %s", i+1, has(row, want...), row)
 		}
 	}
+	if said := eval[int](b, "[...document.querySelectorAll('#zone-list tbody tr:nth-child(4) .chip.bad')].filter((c) => c.textContent.includes(': ')).length"); said != len(zones.Signals) {
+		t.Errorf("%d of %d signals say what they mean", said, len(zones.Signals))
+	}
 	lead, notes := eval[string](b, "document.querySelector('#zones-lead').textContent"), eval[string](b, "document.querySelector('#zones-notes').textContent")
-	if missing := has(lead, "By zone"+evil, "mode act, holding", "next rotation"); missing != nil {
+	if missing := has(lead, "By attribute zone"+evil, "mode act", "rotation due"); missing != nil || b.text("#zones-phase") != "holding" {
 		t.Errorf("%q is missing: %s", missing, lead)
 	}
-	if missing := has(notes, "Held by ann"+evil, "upgrade"+evil, "Held up by standby well: zone c is not well"+evil); missing != nil {
+	if missing := has(notes, "Held by ann"+evil, "upgrade"+evil, "Held up: zone c is not well"+evil+" (standby well)"); missing != nil {
 		t.Errorf("%q is missing: %s", missing, notes)
 	}
 	if got := eval[int](b, "document.querySelectorAll('#zones img').length"); got != 0 {
@@ -350,6 +353,10 @@ func TestLooks(t *testing.T) {
 				out := eval[[]string](b, "[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 5).map((e) => e.outerHTML.slice(0, 100))")
 				t.Errorf("the page is %d wide in a window of %d: %q", wide, look.width, out)
 			}
+			lone := "[...document.querySelectorAll('td')].filter((cell) => getComputedStyle(cell).display === 'flex' && !cell.innerText.trim()).map((cell) => cell.dataset.title)"
+			if titles := eval[[]string](b, lone); len(titles) > 0 {
+				t.Errorf("titles without a value: %q", titles)
+			}
 			if dark := eval[bool](b, "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every((c) => c < 80)"); dark != (look.colours == "dark") {
 				t.Errorf("dark: %v", dark)
 			}
@@ -362,6 +369,63 @@ func TestLooks(t *testing.T) {
 				b.do(chromedp.SetValue(chromedp.CSS("#theme"), "dark"))
 				eval[any](b, "document.querySelector('#theme').dispatchEvent(new Event('change'))")
 				b.await("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every((c) => c < 80)")
+			}
+			b.quiet(m.server.URL())
+		})
+	}
+}
+
+// TestZonesLook takes pictures of the zones in a bad night: the standby has taken over from a zone whose nodes do not answer,
+// another one comes back, and the disk is full.
+func TestZonesLook(t *testing.T) {
+	m := listen(t, "127.0.0.1:0", "")
+	nodes := someNodes(30)
+	m.fill(nodes, 240, time.Minute, 14)
+	looked := time.Now()
+	one, none := 1.0, 0.0
+	m.set(func() {
+		m.options.Zones = &zones.Status{
+			At: looked, Mode: zones.Act, Attribute: "zone", Phase: zones.NoStandby, Write: zones.Idle, Version: 12, Leader: "eu-central-1b", Due: looked.Add(20 * time.Minute),
+			Judged: looked.Add(-4 * time.Minute), Unwritten: looked.Add(-6 * time.Minute), Isolated: "the nodes of 2 zones do not answer: it may be us who are cut off",
+			Zones: []zones.ZoneStatus{
+				{Zone: "eu-central-1a", Role: zones.Standby, Weight: &none, Nodes: 0, Members: 250, Health: zones.Health{
+					Bad: []zones.Signal{zones.Probe, zones.Missing, zones.Copies}, Seen: []zones.Signal{zones.Probe, zones.Missing, zones.Copies}, ReadImpaired: true, WriteImpaired: true,
+				}},
+				{Zone: "eu-central-1b", Role: zones.Active, Weight: &one, Nodes: 250, Members: 250, Copies: es.ZoneCopies{Active: 12_480, Initializing: 12, Relocating: 3}},
+				{Zone: "eu-central-1c", Role: zones.Active, Weight: &one, Nodes: 249, Members: 250, Copies: es.ZoneCopies{Active: 12_431}, Health: zones.Health{
+					Seen: []zones.Signal{zones.Silent, zones.Latency},
+				}},
+			},
+			Blocked: []zones.Check{{Guard: zones.GuardServed, Text: "no other zone has a copy of orders-2026.11/3, metrics-2026.11.30/17 and 214 more"}},
+		}
+	})
+	for _, look := range []struct {
+		name          string
+		width, height int64
+		scale         float64
+		colours       string
+	}{
+		{"zones-light", 1440, 900, 1, "light"},
+		{"zones-dark", 1440, 900, 1, "dark"},
+		{"zones-phone", 390, 844, 2, "light"},
+		{"zones-phone-dark", 390, 844, 2, "dark"},
+	} {
+		t.Run(look.name, func(t *testing.T) {
+			b := open(t, m.server.URL()+"/", look.width, look.height, look.colours)
+			b.view(look.width, look.height, look.scale)
+			b.await("document.querySelectorAll('#zone-list tbody tr').length === 3 && performance.getEntriesByName('heat painted').length > 0")
+			b.shot(look.name)
+			b.part(look.name+"-panel", "#zones")
+			if wide := eval[int64](b, "document.querySelector('#zones').scrollWidth - document.querySelector('#zones').clientWidth"); wide > 0 {
+				t.Errorf("the zones are %d pixels wider than their panel", wide)
+			}
+			if hidden := eval[int64](b, "document.querySelector('#zone-list').scrollWidth - document.querySelector('#zone-list').clientWidth"); hidden > 0 {
+				t.Errorf("%d pixels of the table of zones are out of sight", hidden)
+			}
+			for _, selector := range []string{"#zones .lead", "#zone-list .chip.good", "#zone-list .chip.warn", "#zone-list .chip.bad", "#zones-phase", "#zone-list .more", "#zones-notes .bad", "#zones-notes li:last-child"} {
+				if contrast := eval[float64](b, fmt.Sprintf(contrastOf, selector)); contrast < 4.5 {
+					t.Errorf("%s: a contrast of %.1f", selector, contrast)
+				}
 			}
 			b.quiet(m.server.URL())
 		})

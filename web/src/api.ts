@@ -47,6 +47,8 @@ export interface Zones {
   blocked?: { guard: string; text: string }[];
   owner?: { holder: string };
   leader?: string;
+  judged?: string; // when a look last showed enough to decide by
+  journal_broken_since?: string;
 }
 
 export interface Objective {
