@@ -308,7 +308,7 @@ func TestAZoneOutAndBack(t *testing.T) {
 	}
 	run(0, "failover", "a", "--out", "--yes")
 	text := run(0, "status")
-	for _, word := range []string{"a zone is decommissioned: SUCCESSFUL", "version 1"} {
+	for _, word := range []string{"a zone is decommissioned: SUCCESSFUL", "version 1", "│ a    │ out    │ 0      │ missing     │ none   │"} {
 		if !strings.Contains(text, word) {
 			t.Errorf("out, and the status does not say %q:\n%s", word, text)
 		}

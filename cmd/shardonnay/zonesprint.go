@@ -53,7 +53,11 @@ func printZones(w io.Writer, z *zonesAt, s *zones.Status, orders zones.Orders) e
 		if zone.Zone == s.Leader {
 			leads = ", leads"
 		}
-		t.AppendRow(append(table.Row{zone.Zone, role, weight, healthText(zone.Health) + leads, fmt.Sprintf("%d of %d", zone.Nodes, zone.Members)}, copies...))
+		nodes := "none"
+		if zone.Members > 0 {
+			nodes = fmt.Sprintf("%d of %d", zone.Nodes, zone.Members)
+		}
+		t.AppendRow(append(table.Row{zone.Zone, role, weight, healthText(zone.Health) + leads, nodes}, copies...))
 	}
 	t.Render()
 	for _, line := range unusual(s, orders) {

@@ -22,6 +22,7 @@ func (c *Controller) Look(ctx context.Context) (*Status, Orders, error) {
 		return nil, Orders{}, err
 	}
 	s := c.report(p.config, p.view)
+	s.addUnseen(p.view)
 	var orders Orders
 	if p.view.Settings != nil {
 		orders = p.view.Settings.Orders
@@ -37,6 +38,25 @@ func (c *Controller) Look(ctx context.Context) (*Status, Orders, error) {
 		s.Hold = orders.Hold
 	}
 	return s, orders, nil
+}
+
+// addUnseen adds the zones that the weights name and none of whose nodes is in the cluster: whoever looks for the first time
+// knows no node of a zone that is out, or that has failed.
+func (s *Status) addUnseen(v *View) {
+	for zone, weight := range v.weights().Values {
+		if _, seen := s.Zone(zone); seen {
+			continue
+		}
+		z := ZoneStatus{Zone: zone, Role: Active, Weight: &weight, Health: Health{Seen: []Signal{Missing}, Fraction: 1}}
+		switch out := decommissionOf(v); {
+		case out.Value == zone && out.Status != es.DecommissionFailed:
+			z.Role = Out
+		case weight < 1:
+			z.Role = Standby
+		}
+		s.Zones = append(s.Zones, z)
+	}
+	slices.SortFunc(s.Zones, func(a, b ZoneStatus) int { return strings.Compare(a.Zone, b.Zone) })
 }
 
 // Preview is what an order would come to now.
