@@ -5,8 +5,8 @@
 #   scripts/install-deps.sh [build] [test] [image]     default: build test
 #
 # build: a C and a C++ compiler, pkg-config, CLP and zlib with their development files.
-# test:  a JDK of 17 or newer and Maven for the real clusters, Prometheus, Chromium for the page. A JDK of 21 or newer, which
-#        OpenSearch 3 and Elasticsearch 9 need, is only looked for: this Debian may not have one.
+# test:  a JDK of 17 or newer and Maven for the real clusters, Prometheus, HAProxy, Chromium for the page. A JDK of 21 or newer,
+#        which OpenSearch 3 and Elasticsearch 9 need, is only looked for: this Debian may not have one.
 # image: debootstrap, for the folder that the image is built in where there is no container engine.
 set -euo pipefail
 
@@ -63,6 +63,7 @@ for group in "$@"; do
       jdk_at_least 17 || packages+=(openjdk-17-jdk-headless)
       has mvn || packages+=(maven)
       { has prometheus && has promtool; } || packages+=(prometheus)
+      has haproxy || packages+=(haproxy)
       has chromium || packages+=(chromium fonts-liberation)
       ;;
     image)
@@ -85,10 +86,12 @@ if [[ ${#packages[@]} -gt 0 ]]; then
   forbid_services
   as_root apt-get "${quiet[@]}" update
   as_root env DEBIAN_FRONTEND=noninteractive apt-get "${quiet[@]}" install -y --no-install-recommends "${packages[@]}" >/dev/null
-  if [[ " ${packages[*]} " == *" prometheus "* ]] && has systemctl; then
-    # Tests start a server of their own: the system's is to start neither now nor at the next boot.
-    as_root systemctl --quiet disable prometheus.service || say "could not disable the prometheus service; it may start at the next boot"
-  fi
+  for service in prometheus haproxy; do
+    if [[ " ${packages[*]} " == *" $service "* ]] && has systemctl; then
+      # Tests start a server of their own: the system's is to start neither now nor at the next boot.
+      as_root systemctl --quiet disable "$service.service" || say "could not disable the $service service; it may start at the next boot"
+    fi
+  done
   say "installed ${packages[*]}"
 fi
 

@@ -32,7 +32,7 @@ func startProcess(program string, args []string, folder, log string) (*process, 
 	p := &process{cmd: exec.Command(program, args...), log: log, done: make(chan struct{})}
 	p.cmd.Dir = folder
 	p.cmd.Stdout, p.cmd.Stderr = output, output
-	p.cmd.SysProcAttr = childAttributes()
+	p.cmd.SysProcAttr = ChildAttributes()
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,6 @@ package realcluster
 
 import "syscall"
 
-// childAttributes puts a server into a process group of its own, so that a Ctrl-C at the terminal reaches the test
+// ChildAttributes puts a server into a process group of its own, so that a Ctrl-C at the terminal reaches the test
 // alone, which then ends it in order.
-func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func ChildAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -530,9 +530,14 @@ func (b *bed) search(workers int, pause time.Duration) *searches {
 }
 
 func (b *bed) searchIndex(index string, workers int, pause time.Duration) *searches {
+	list, stopWatching := b.watchService()
+	return b.searchAt(index, workers, pause, list, stopWatching)
+}
+
+// searchAt searches at the addresses that are listed.
+func (b *bed) searchAt(index string, workers int, pause time.Duration, list func() []string, stopWatching func()) *searches {
 	s := &searches{index: index, b: b}
 	ctx, cancel := context.WithCancel(context.Background())
-	list, stopWatching := b.watchService()
 	client := &http.Client{Timeout: 5 * time.Second}
 	var wait sync.WaitGroup
 	for w := range workers {

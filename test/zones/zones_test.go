@@ -415,12 +415,19 @@ func onlyCopy(t *testing.T, b *bed) {
 }
 
 // takenOut is a whole life: the zone that leads is taken out while writes go on, nothing else is done meanwhile, and it
-// comes back.
+// comes back. A load balancer follows, and no search through it fails.
 func takenOut(t *testing.T, b *bed) {
-	zone := b.leaderZone()
 	config := quickly(zones.Act)
+	config.Drain = 10 * time.Second // within which the balancer has asked every node twice
 	r := b.run(fixed(config), "")
 	r.healthy()
+	balancer := b.balance()
+	balancer.sees(b.standby(), "DOWN 421")
+	through := b.searchAt("searched", 2, 5*time.Millisecond, func() []string { return []string{balancer.address} }, func() {})
+	b.order(zones.OrderRotate, "")
+	r.until("rotation", goal, func(*zones.Status) bool { return r.count("done") > 0 })
+	balancer.sees(b.standby(), "DOWN 421")
+	zone := b.leaderZone()
 	w := b.index("written")
 	b.order(zones.OrderOut, zone)
 	out := r.until("out", 2*goal, func(s *zones.Status) bool { return s.Write == zones.Gone })
@@ -442,6 +449,7 @@ func takenOut(t *testing.T, b *bed) {
 
 	// A19: what a load balancer sees.
 	b.inService(zone)
+	balancer.sees(zone, "DOWN 424")
 
 	// A13: nothing else happens meanwhile.
 	b.order(zones.OrderRotate, "")
@@ -463,6 +471,11 @@ func takenOut(t *testing.T, b *bed) {
 	r.until("a standby again", goal, steady)
 	if weights, _ := b.weights(); weights[zone] != 0 {
 		t.Errorf("weights %v", weights)
+	}
+	balancer.sees(zone, "DOWN 421")
+	through.stop()
+	if t.Logf("%d searches by the load balancer", through.done.Load()); through.failed.Load() > 0 {
+		t.Errorf("%d of %d searches by the load balancer failed: %s", through.failed.Load(), through.done.Load(), through.first)
 	}
 	w.stop()
 	if w.failed.Load() > 0 {
