@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shardonnay/shardonnay/test/realcluster"
 )
@@ -93,14 +94,14 @@ func (b *bed) balance() *balancer {
 			b.t.Fatalf("haproxy has ended:\n%s\n%s", said.String(), printed)
 		default:
 		}
-		_, err := l.servers()
+		_, err := l.servers("in_service")
 		return err == nil
 	})
 	return l
 }
 
-// servers tells of each node whether the balancer sends requests to it, and what its last check was answered: "UP 200".
-func (l *balancer) servers() (map[string]string, error) {
+// servers tells of each node in a list whether the balancer sends requests to it, and what its last check was answered: "UP 200".
+func (l *balancer) servers(list string) (map[string]string, error) {
 	to, err := net.Dial("unix", l.socket)
 	if err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func (l *balancer) servers() (map[string]string, error) {
 	}
 	found := map[string]string{}
 	for _, row := range rows[1:] {
-		if name := row[column["svname"]]; row[column["pxname"]] == "in_service" && name != "BACKEND" {
+		if name := row[column["svname"]]; row[column["pxname"]] == list && name != "BACKEND" {
 			found[name] = row[column["status"]] + " " + row[column["check_code"]]
 		}
 	}
@@ -136,8 +137,28 @@ func (l *balancer) sees(zone, state string) {
 		}
 	}
 	l.b.eventually(fmt.Sprintf("a load balancer sees zone %s as %s and the others in service", zone, state), func() bool {
-		now, err := l.servers()
+		now, err := l.servers("in_service")
 		l.b.must(err)
 		return maps.Equal(now, want)
 	})
+}
+
+// up lists the nodes of a list that the balancer sends requests to, where that list is used.
+func (l *balancer) up(list string) []string {
+	l.b.t.Helper()
+	now, err := l.servers(list)
+	l.b.must(err)
+	var up []string
+	for name, state := range now {
+		if strings.HasPrefix(state, "UP") {
+			up = append(up, name)
+		}
+	}
+	return up
+}
+
+// search searches through it.
+func (l *balancer) search() *searches {
+	l.b.t.Helper()
+	return l.b.searchAt("searched", 2, 5*time.Millisecond, func() []string { return []string{l.address} }, func() {})
 }

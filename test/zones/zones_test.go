@@ -423,7 +423,7 @@ func takenOut(t *testing.T, b *bed) {
 	r.healthy()
 	balancer := b.balance()
 	balancer.sees(b.standby(), "DOWN 421")
-	through := b.searchAt("searched", 2, 5*time.Millisecond, func() []string { return []string{balancer.address} }, func() {})
+	through := balancer.search()
 	b.order(zones.OrderRotate, "")
 	r.until("rotation", goal, func(*zones.Status) bool { return r.count("done") > 0 })
 	balancer.sees(b.standby(), "DOWN 421")
@@ -490,7 +490,8 @@ func takenOut(t *testing.T, b *bed) {
 	b.must(b.Delete(t.Context(), "/written", nil))
 }
 
-// stuckDrain: where the server waits out the drain and its leader is restarted meanwhile, nobody goes on with it.
+// stuckDrain: where the server waits out the drain and its leader is restarted meanwhile, nobody goes on with it. While there
+// is no leader no node calls itself in service, and searches go on by the load balancer's second list.
 func stuckDrain(t *testing.T, b *bed) {
 	zone := b.servingWithoutLeader()
 	config := quickly(zones.Act)
@@ -499,8 +500,17 @@ func stuckDrain(t *testing.T, b *bed) {
 	r.healthy()
 	b.order(zones.OrderOut, zone)
 	r.until("draining", goal, func(s *zones.Status) bool { return s.Decommission == es.DecommissionDraining })
-	leader := b.leader()
+	leader, balancer := b.leader(), b.balance()
+	balancer.sees(zone, "DOWN 421")
 	b.must(b.Kill(leader))
+	b.eventually("no node is in service, and the one that is gone is in no list", func() bool {
+		return len(balancer.up("in_service")) == 0 && !slices.Contains(balancer.up("without_leader"), b.Nodes()[leader].Name)
+	})
+	s := balancer.search()
+	s.wait(50)
+	if s.stop(); s.failed.Load() > 0 {
+		t.Errorf("%d of %d searches without a leader failed: %s", s.failed.Load(), s.done.Load(), s.first)
+	}
 	b.must(b.StartAgain(leader))
 	r.until("the stuck drain is dropped", 5*goal, func(*zones.Status) bool { return r.count("fence_stuck") > 0 })
 	r.until("out all the same", 5*goal, func(s *zones.Status) bool { return s.Write == zones.Gone })
