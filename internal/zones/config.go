@@ -62,6 +62,7 @@ const (
 	canaryLeast    = time.Second
 	managerWait    = 30 * time.Second // of the oldest task of the elected master
 	writeHeld      = 60 * time.Second // for which writes have to be impaired
+	writeGap       = 30 * time.Second // for which they may be quick in between: a zone may answer now and then
 	coldFor        = 5 * time.Minute  // after a change of roles: what searches and writes take then is not usual
 	flapsAllowed   = 2                // failovers of one zone within flapWindow
 	flapWindow     = 2 * time.Hour

@@ -62,6 +62,8 @@ type Detector struct {
 	since   map[string]time.Time
 	well    map[string]time.Time
 	slow    map[string]time.Time // since when a zone has held up writes
+	waited  map[string]time.Time // when one last waited for it
+	sure    map[string]time.Time // when something besides last spoke against it for as many rounds as that needs
 	loads   map[cluster.NodeID]es.ZoneLoad
 	roles   map[string]Role // of the last look
 	frozen  time.Time       // until then what is usual is not learned
@@ -72,6 +74,7 @@ func NewDetector() *Detector {
 	return &Detector{
 		running: map[string]map[Signal]int{}, canary: map[string][]bool{}, usual: map[string]*median{}, writes: &median{},
 		full: map[string]int{}, since: map[string]time.Time{}, well: map[string]time.Time{}, slow: map[string]time.Time{},
+		waited: map[string]time.Time{}, sure: map[string]time.Time{},
 	}
 }
 
@@ -206,13 +209,17 @@ func (d *Detector) judge(now time.Time, zone string, h Health, seen map[Signal]b
 	}
 	h.Since, h.Well = d.since[zone], d.well[zone]
 	h.ReadImpaired = readImpaired(counts)
-	if counts[WriteTest] && (counts[Probe] || counts[Silent] || counts[Manager]) {
-		if d.slow[zone].IsZero() {
+	// A zone that answers now and then holds writes up as well: quick ones in between begin nothing anew. It is called
+	// impaired only when one has just waited for it.
+	if counts[Probe] || counts[Silent] || counts[Manager] {
+		d.sure[zone] = now
+	}
+	if counts[WriteTest] && now.Sub(d.sure[zone]) <= writeGap {
+		if now.Sub(d.waited[zone]) > writeGap {
 			d.slow[zone] = now
 		}
+		d.waited[zone] = now
 		h.WriteImpaired = now.Sub(d.slow[zone]) >= writeHeld
-	} else {
-		delete(d.slow, zone)
 	}
 	return h
 }

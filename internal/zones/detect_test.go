@@ -238,6 +238,43 @@ func TestWritesAreHeldUpForAMinute(t *testing.T) {
 	}
 }
 
+// TestAZoneThatAnswersNowAndThenHoldsUpWrites: quick writes in between do not begin the minute anew, unless there are some for
+// longer than half of it; and a zone is called impaired only while it is ill.
+func TestAZoneThatAnswersNowAndThenHoldsUpWrites(t *testing.T) {
+	ill := both(slowWrite, silent("b1", "b2"))
+	for _, test := range []struct {
+		bad, good int // rounds
+		rounds    int // in which of them it is first called impaired; 0 for never
+	}{
+		{3, 1, 14}, // sure in round 2, and for a minute in round 14, which is bad
+		{3, 5, 17}, // round 14 is good, and 17 is the first bad one after it
+		{2, 6, 0},  // 35 s from one slow write to the next
+		{3, 6, 0},
+		{1, 1, 0}, // never twice in a row: not sure that it is this zone
+		{12, 100, 0},
+	} {
+		w, first := watch(t), 0
+		for i := range 100 {
+			bad := i%(test.bad+test.good) < test.bad
+			spoil := func(*View) {}
+			if bad {
+				spoil = ill
+			}
+			for zone, h := range w.round(spoil).Zones {
+				if h.WriteImpaired && (!bad || zone != "b") {
+					t.Fatalf("%+v: zone %s is impaired in round %d", test, zone, i+1)
+				}
+				if h.WriteImpaired && first == 0 {
+					first = i + 1
+				}
+			}
+		}
+		if first != test.rounds {
+			t.Errorf("%+v: impaired in round %d", test, first)
+		}
+	}
+}
+
 // TestALeaderThatWaitsForAnotherZoneIsWell: the queue of who leads from a speaks against a, unless it is zone b that it waits for.
 func TestALeaderThatWaitsForAnotherZoneIsWell(t *testing.T) {
 	stuck := func(v *View) { v.TaskWait = managerWait + time.Second }

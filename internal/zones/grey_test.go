@@ -52,6 +52,35 @@ func TestAZoneThatHoldsUpWritesIsAskedFor(t *testing.T) {
 	}
 }
 
+// TestAZoneThatIsGreyNowAndThenIsTakenOut: it answers in every third look; neither begins its minute anew, nor is its drain
+// called off because the last look found it well. One that stays well is kept.
+func TestAZoneThatIsGreyNowAndThenIsTakenOut(t *testing.T) {
+	for _, staysWell := range []bool{false, true} {
+		b := newBed(t, layout{})
+		b.until("first weights", time.Minute, steady)
+		b.config.Writes = Auto
+		well := func() {
+			b.each("a", func(name string) bool { return b.Mute(name, false) })
+			b.ClearFaults()
+		}
+		looks := 0
+		b.until("out, or not", 10*time.Minute, func(s *Status) bool {
+			if b.count("abort")+b.count("decommission") > 0 {
+				return s.Write != Fencing
+			}
+			if looks++; looks%3 > 0 && !(staysWell && b.count("drain") > 0) {
+				b.grey("a")
+			} else {
+				well()
+			}
+			return false
+		})
+		if out := b.c.Status().Write == Gone; out == staysWell || b.count("drain") != 1 || b.count("abort") > 0 != staysWell {
+			t.Errorf("stays well: %t, out: %t\n%s", staysWell, out, b.said())
+		}
+	}
+}
+
 // TestAGreyZoneDoesNotComeBackForEver: what makes it grey cannot be seen while it is out, so that it comes back by itself; the
 // second time within two hours it stays out until a person releases it.
 func TestAGreyZoneDoesNotComeBackForEver(t *testing.T) {

@@ -115,7 +115,9 @@ func (d *deciding) drain(order *Order) {
 		return
 	}
 	if l.Ill && h.Healthy() && h.Fraction == 0 {
-		d.abort("zone " + l.Zone + " is well again")
+		if now.Sub(h.Well) >= writeHeld { // one that answers now and then is not: it would be ill again, and drain once more
+			d.abort("zone " + l.Zone + " is well again")
+		}
 		return
 	}
 	if l.Soft {
