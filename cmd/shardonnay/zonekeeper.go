@@ -160,6 +160,7 @@ func (k *zoneKeeper) figures(s *zones.Status) *metrics.Zones {
 	f := &metrics.Zones{
 		At: s.At, Judged: s.Judged, Mode: string(s.Mode), Phase: string(s.Phase), WritePhase: string(s.Write), Version: s.Version, Voters: s.Voters,
 		Changed: s.Changed, Due: s.Due, CarriesPeak: s.CarriesPeak(),
+		Isolated: s.Isolated != "",
 	}
 	for _, c := range s.Blocked {
 		f.Blocked = append(f.Blocked, string(c.Guard))

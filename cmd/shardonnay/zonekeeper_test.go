@@ -7,15 +7,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/shardonnay/shardonnay/internal/config"
 	"github.com/shardonnay/shardonnay/internal/history"
+	"github.com/shardonnay/shardonnay/internal/metrics"
 	"github.com/shardonnay/shardonnay/internal/plan"
 	"github.com/shardonnay/shardonnay/internal/rebalance"
 	"github.com/shardonnay/shardonnay/internal/sim"
+	"github.com/shardonnay/shardonnay/internal/zones"
 )
 
 // TestA28UnsupportedProducts: where a product cannot be steered, mode act of the zones says why and only looks; the
@@ -77,5 +80,41 @@ func TestA28UnsupportedProducts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestA8A14Figures: that it may be the daemon that is cut off is a figure, and so is how long a zone took to come back.
+func TestA8A14Figures(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	k := &zoneKeeper{metrics: metrics.New(registry), log: zap.NewNop(), said: map[string]string{}}
+	figure := func(name string) float64 {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == name && len(f.GetMetric()) == 1 {
+				return f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		t.Fatalf("there is no %s", name)
+		return 0
+	}
+	for _, isolated := range []string{"", "no node answers", ""} {
+		k.observe(&zones.Status{Mode: zones.Act, Isolated: isolated})
+		if got := figure("shardonnay_zone_isolated"); got != map[bool]float64{true: 1}[isolated != ""] {
+			t.Errorf("isolated %q is shown as %g", isolated, got)
+		}
+	}
+	let := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	joined, whole := let.Add(121*time.Second), let.Add(200*time.Second)
+	k.observe(&zones.Status{At: let, Mode: zones.Act, Write: zones.Rejoining, Leaving: &zones.Leaving{Zone: "a", Returning: let}})
+	back := &zones.Leaving{Zone: "a", Returning: let, Joined: joined}
+	k.observe(&zones.Status{At: joined, Mode: zones.Act, Write: zones.Recovering, Leaving: back, Notes: []zones.Note{{Event: "rejoined", Zone: "a"}}})
+	k.observe(&zones.Status{At: whole, Mode: zones.Act, Write: zones.Idle, Notes: []zones.Note{{Event: "recovered", Zone: "a"}}})
+	rejoin, recovery := figure("shardonnay_zone_rejoin_duration_seconds"), figure("shardonnay_zone_recovery_duration_seconds")
+	if rejoin != 121 || recovery != 79 {
+		t.Errorf("its nodes were back after %g s, its copies %g s after them", rejoin, recovery)
 	}
 }

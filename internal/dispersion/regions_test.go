@@ -80,6 +80,9 @@ func TestA20EveryGroupTwoPlusOne(t *testing.T) {
 			t.Fatalf("%s: %v", name, count)
 		}
 	}
+	if s.Spread.Dispersion.Target != 0 {
+		t.Errorf("dispersion %v", s.Spread.Dispersion)
+	}
 	t.Logf("%d of 1000 shards have two copies in A; %v -> %v, at least %v", inA, s.Result.ObjectiveBefore, s.Result.Objective, s.Result.LowerBound)
 	if inA < 450 || inA > 550 {
 		t.Errorf("%d of 1000 shards have two copies in A", inA)

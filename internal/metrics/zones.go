@@ -26,7 +26,7 @@ type zoneMetrics struct {
 	primaries, shards, unprotected         *gauges
 	stability                              *gauges
 	foreign                                *prometheus.CounterVec
-	hold, journalAge                       *gauges
+	hold, journalAge, isolated             *gauges
 
 	queried, opened map[string]int64 // as last reported, by zone
 }
@@ -44,6 +44,7 @@ func (m *Metrics) makeZones() {
 	z.impaired = b.gauge("zone_impaired", "1 for a zone that searches should leave (read), or that holds up writes (write).", zone, label{"path", zonePaths})
 	z.signal = b.gauge("zone_signal_bad", "1 for a signal that speaks against a zone, for as many looks as it needs to count. docs/zones.md has what each means.", zone, label{"signal", zoneSignals})
 	z.looked = b.gauge("zone_last_look_timestamp_seconds", "When a look at the zones last showed enough to decide by, Unix time; from when on they are to be looked at where none has yet. Older than some rounds: nobody watches them.")
+	z.isolated = b.gauge("zone_isolated", "1 while nothing is concluded because it may be the daemon that is cut off: nobody answers, or the nodes of several zones do not.")
 	z.rotations = b.counter("zone_rotation_total", "Rotations by how they ended. failed: it was not seen through, and the former weights are back; refused: the cluster turned the weights down.", label{"result", zoneResults})
 	z.rotated = b.gauge("zone_last_rotation_timestamp_seconds", "When roles last changed, Unix time, for whatever reason; 0 where it is not known.")
 	z.due = b.gauge("zone_rotation_due_seconds", "Time until the next rotation, negative while one is overdue; 0 where none is meant to be.")
@@ -85,6 +86,7 @@ type Zones struct {
 	Drain             time.Time // its end; zero where no zone drains
 	JournalBroken     time.Duration
 	CarriesPeak       bool
+	Isolated          bool // it may be us who are cut off
 	Zones             []Zone
 }
 
@@ -118,6 +120,7 @@ func (m *Metrics) ObserveZones(s *Zones) {
 	if !s.Judged.IsZero() {
 		z.looked.set(seconds(s.Judged))
 	}
+	z.isolated.set(truth(s.Isolated))
 	z.rotated.set(0)
 	if !s.Changed.IsZero() {
 		z.rotated.set(seconds(s.Changed))

@@ -52,6 +52,8 @@ func TestZones(t *testing.T) {
 			{Shard: 1, Node: 0, State: cluster.Initializing},
 		},
 	}, "zone", nil)
+	look.Isolated = true
+	m.ObserveZones(look)
 	golden(t, "testdata/zones-failed-over.txt", zonesOnly(exposition(t, registry)))
 }
 
