@@ -25,10 +25,12 @@ func TestMain(m *testing.M) { os.Exit(realcluster.Main(m)) }
 // bed is a real cluster of three zones with two nodes each, one of which may lead.
 type bed struct {
 	*realcluster.Cluster
-	t    *testing.T
-	turn int           // of zones that fail
-	pace time.Duration // from one look to the next while zones fail; 0 is that of quickly
-	out  string        // the zone that has been taken out: its nodes still answer, and know nothing
+	t     *testing.T
+	turn  int           // of zones that fail
+	pace  time.Duration // from one look to the next while zones fail; 0 is that of quickly
+	out   string        // the zone that has been taken out: its nodes still answer, and know nothing
+	after int64         // searches sent after failovers, none of which may fail
+	wrote string        // the journal of the controller that has failed a zone over last
 }
 
 // advised are the settings of docs/zones.md with which a leader that hangs is replaced in time for a failover.
@@ -209,6 +211,20 @@ func (r *runner) count(event string) int {
 		}
 	}
 	return n
+}
+
+// sent lists the requests after so many, by method and path; one that was sent again is there once.
+func (r *runner) sent(after int) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var requests []string
+	for _, s := range r.notes {
+		if words := strings.Fields(s.Text); s.Event == "sent" {
+			path, _, _ := strings.Cut(words[1], "?")
+			requests = append(requests, words[0]+" "+strings.TrimSuffix(path, ":"))
+		}
+	}
+	return slices.Compact(requests[after:])
 }
 
 // order asks the controller for something, as a person does.
@@ -522,6 +538,7 @@ type searches struct {
 
 	mu    sync.Mutex
 	first string // what the first failure said
+	took  []time.Duration
 }
 
 // search searches the index of every bed.
@@ -562,6 +579,16 @@ func (b *bed) searchAt(index string, workers int, pause time.Duration, list func
 func (s *searches) wait(count int64) {
 	s.b.t.Helper()
 	s.b.eventually(fmt.Sprintf("%d searches", count), func() bool { return s.done.Load() >= count })
+}
+
+// quantiles are the middle and the 99th percentile of the times that searches took from one of them on.
+func (s *searches) quantiles(from int64) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	took := slices.Clone(s.took[from:])
+	slices.Sort(took)
+	at := func(q float64) time.Duration { return took[int(q*float64(len(took)-1))].Round(time.Millisecond) }
+	return fmt.Sprintf("%s, at p99 %s", at(0.5), at(0.99))
 }
 
 // watchService keeps a load balancer's list: the nodes that say they are in service, looked at all the time.
@@ -630,6 +657,9 @@ func (s *searches) one(ctx context.Context, client *http.Client, address string)
 	if ctx.Err() != nil {
 		return
 	}
+	s.mu.Lock()
+	s.took = append(s.took, time.Since(began))
+	s.mu.Unlock()
 	s.done.Add(1)
 	var body struct {
 		Shards struct{ Total, Successful, Failed int } `json:"_shards"`

@@ -41,6 +41,7 @@ func TestResults(t *testing.T) {
 			t.Run(name, func(*testing.T) {
 				var took []time.Duration
 				led := 0
+				b.after = 0
 				for range 20 {
 					zone := b.nextToFail()
 					if zone == b.leaderZone() {
@@ -53,7 +54,7 @@ func TestResults(t *testing.T) {
 					}))
 					again(zone)
 				}
-				fmt.Printf("%s: 20 zones %s (%d times the one that leads): failover after %s (least, middle, most)\n", p, name, led, spread(took))
+				fmt.Printf("%s: 20 zones %s (%d times the one that leads): failover after %s (least, middle, most), %d searches sent after it\n", p, name, led, spread(took), b.after)
 			})
 		}
 		fails("killed", b.Kill, func(zone string) { b.whole(b.in(zone)...) })

@@ -1,11 +1,14 @@
 package zones
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -263,14 +266,18 @@ func (b *bed) failedOver(zone string, fail func()) (took time.Duration) {
 	next := b.standby()
 	copies := b.placed(zone)
 	s := b.search(2, 20*time.Millisecond)
+	s.wait(100)
+	before := s.quantiles(0)
 	began := time.Now()
 	fail()
 	r.until("failover", 2*goal, func(s *zones.Status) bool { return s.Phase == zones.NoStandby })
 	took = time.Since(began)
-	s.cutoff.Store(time.Now().Add(5 * time.Second).UnixNano()) // what was sent to the zone before may still wait for its timeout
+	s.cutoff.Store(time.Now().UnixNano())
+	s.wait(s.done.Load() + 2) // what was sent to the zone before may still wait for its timeout
 	count := s.done.Load()
-	s.wait(count + 50)
+	s.wait(count + 100)
 	s.stop()
+	after := s.quantiles(count)
 	if w, _ := b.weights(); w[zone] != 0 || w[next] != 1 {
 		b.t.Errorf("weights %v after zone %s failed and %s stood by", w, zone, next)
 	}
@@ -283,7 +290,10 @@ func (b *bed) failedOver(zone string, fail func()) (took time.Duration) {
 	if now := b.placed(zone); !slices.Equal(now, copies) {
 		b.t.Errorf("copies were moved:\n%v\n%v", copies, now)
 	}
-	b.t.Logf("zone %s failed over to %s in %s; %d searches, %d failed before", zone, next, took.Round(time.Millisecond), s.done.Load(), s.failed.Load())
+	b.wrote = r.dir
+	b.after += s.done.Load() - count
+	b.t.Logf("zone %s failed over to %s in %s; %d searches, %d failed, %d of them sent after it; they took %s before, %s after",
+		zone, next, took.Round(time.Millisecond), s.done.Load(), s.failed.Load(), s.late.Load(), before, after)
 	return took
 }
 
@@ -321,7 +331,8 @@ func (b *bed) leadServes() string {
 	return zone
 }
 
-func frozenLeader(_ *testing.T, b *bed) {
+// frozenLeader: what is sent while a leader hangs does not arrive, and the journal tells of every try.
+func frozenLeader(t *testing.T, b *bed) {
 	zone := b.leadServes()
 	b.failedOver(zone, func() {
 		for _, i := range b.in(zone) {
@@ -329,6 +340,11 @@ func frozenLeader(_ *testing.T, b *bed) {
 		}
 	})
 	b.thaw(zone)
+	journal, err := os.ReadFile(filepath.Join(b.wrote, "zones.jsonl"))
+	b.must(err)
+	if tries, again := bytes.Count(journal, []byte(`"request":"PUT /_cluster/routing`)), bytes.Count(journal, []byte(`"event":"sent_again"`)); tries < 2 || again < 1 {
+		t.Errorf("the journal tells of %d tries, %d of them again:\n%s", tries, again, journal)
+	}
 }
 
 // thaw lets a zone's nodes go on and waits until they are back.
@@ -417,23 +433,44 @@ func onlyCopy(t *testing.T, b *bed) {
 // takenOut is a whole life: the zone that leads is taken out while writes go on, nothing else is done meanwhile, and it
 // comes back. A load balancer follows, and no search through it fails.
 func takenOut(t *testing.T, b *bed) {
-	config := quickly(zones.Act)
-	config.Drain = 10 * time.Second // within which the balancer has asked every node twice
-	r := b.run(fixed(config), "")
+	var due atomic.Bool
+	r := b.run(func() zones.Config {
+		config := quickly(zones.Act)
+		config.Drain = 10 * time.Second // within which the balancer has asked every node twice
+		if due.Load() {
+			config.Rotation = time.Second
+		}
+		return config
+	}, "")
 	r.healthy()
 	balancer := b.balance()
 	balancer.sees(b.standby(), "DOWN 421")
 	through := balancer.search()
-	b.order(zones.OrderRotate, "")
-	r.until("rotation", goal, func(*zones.Status) bool { return r.count("done") > 0 })
-	balancer.sees(b.standby(), "DOWN 421")
+	for rotations := 1; rotations == 1 || b.standby() == b.leaderZone(); rotations++ {
+		b.order(zones.OrderRotate, "")
+		r.until("rotation", goal, func(*zones.Status) bool { return r.count("done") >= rotations })
+		balancer.sees(b.standby(), "DOWN 421")
+	}
 	zone := b.leaderZone()
 	w := b.index("written")
+	begun, rotated := r.count("sent"), r.count("rotate")
 	b.order(zones.OrderOut, zone)
 	out := r.until("out", 2*goal, func(s *zones.Status) bool { return s.Write == zones.Gone })
 	b.out = zone
 	if want := []string{"drain", "hand_over", "handed_over", "decommission", "out"}; !slices.Equal(r.order(want), want) {
 		t.Errorf("the order was %v", r.order(want))
+	}
+	if sent, want := r.sent(begun), []string{
+		"PUT /_cluster/routing/awareness/zone/weights", "POST /_cluster/voting_config_exclusions", "DELETE /_cluster/voting_config_exclusions",
+		"PUT /_cluster/decommission/awareness/zone/" + zone,
+	}; !slices.Equal(sent, want) {
+		t.Errorf("sent were %v", sent)
+	}
+	outside := b.client(zone)
+	health, err := outside.Health(t.Context())
+	b.must(errors.Join(err, outside.Close()))
+	if health.Status != "yellow" {
+		t.Errorf("the cluster is %s", health.Status)
 	}
 	state := b.stateOutside(zone)
 	if state.Decommission.Status != es.DecommissionSuccessful || len(state.Exclusions) > 0 || len(state.Nodes) != 4 || b.zoneOf(state) == zone {
@@ -457,7 +494,17 @@ func takenOut(t *testing.T, b *bed) {
 	other := map[string]string{"a": "b", "b": "c", "c": "a"}[zone]
 	b.order(zones.OrderOut, other)
 	r.until("no second zone", goal, func(*zones.Status) bool { return strings.Contains(r.text("order"), "out "+other+": refused") })
-	err := b.tryWeights(zone, map[string]float64{"a": 1, "b": 1, "c": 1}, state.Weights.Version)
+	if text := r.text("order"); !strings.Contains(text, "zone "+zone+" is out of the cluster") {
+		t.Errorf("the refusal does not say why: %s", text)
+	}
+	due.Store(true)
+	looks := r.looked()
+	r.until("some looks more", goal, func(*zones.Status) bool { return r.looked() > looks+3 })
+	if now := b.stateOutside(zone); now.Weights.Version != state.Weights.Version || r.count("rotate") != rotated {
+		t.Errorf("a rotation was due, and the weights are %+v", now.Weights)
+	}
+	due.Store(false)
+	err = b.tryWeights(zone, map[string]float64{"a": 1, "b": 1, "c": 1}, state.Weights.Version)
 	if status, ok := errors.AsType[*es.StatusError](err); !ok || status.Status != http.StatusConflict {
 		t.Errorf("the server took weights for a zone that is out: %v", err)
 	}
