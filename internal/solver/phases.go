@@ -26,7 +26,7 @@ const (
 	// many gained less than a thousandth more at 100 x 6 000. A few falls find more than a long one.
 	stepsPerFall = 5_000
 	falls        = 3
-	// fallsOfLarge is how many there are on large problems, where fewer copies take part.
+	// fallsOfLarge is how many more there are on large problems, before these, among the largest copies alone.
 	fallsOfLarge = 8
 	// mild is the share of a first fall's heat that later ones begin with: what the answer has by then would be lost above.
 	mild = 0.25
@@ -89,14 +89,14 @@ func (r *run) search(starts []start) error {
 	if err := r.propose(leave, "nodes"); err != nil || r.enough() {
 		return err
 	}
-	return r.settle(seeds[2], falls, r.f.interesting)
+	return r.settle(seeds[2], pool{falls, r.f.interesting})
 }
 
 // large is the long part of large problems where room is plenty: seats for all lumps first, which tells who should leave, and then
 // annealing. Where that would be too many for every node to look at again and again, parts of the nodes take their place.
 func (r *run) large(free start) error {
 	settle := func() error {
-		return r.settle(rand.New(rand.NewPCG(r.rng.Uint64(), 2)), fallsOfLarge, r.f.largest)
+		return r.settle(rand.New(rand.NewPCG(r.rng.Uint64(), 2)), pool{fallsOfLarge, r.f.largest}, pool{falls, r.f.interesting})
 	}
 	pairs := len(r.p.Nodes) * len(r.f.lumpy(seatLevels[len(seatLevels)-1]))
 	if pairs > mostPairs {
@@ -156,28 +156,33 @@ const (
 	leastApart = 2
 )
 
+// pool is the copies that take part in so many falls of the temperature.
+type pool struct {
+	falls  int
+	copies func(assignments ...[]int32) []int32
+}
+
 // settle anneals from the best answer with what is left, less what the last polish needs: several falls of the
-// temperature among the copies of a pool, each from the best before it, with the largest copies looked at in between.
-func (r *run) settle(rng *rand.Rand, falls int, pool func(assignments ...[]int32) []int32) error {
+// temperature, each from the best before it, with the largest copies looked at in between. A pool's falls take what those before left.
+func (r *run) settle(rng *rand.Rand, pools ...pool) error {
 	rest := r.allow(1, 0.9)
 	if !rest.until.IsZero() {
 		rest.until = rest.until.Add(-r.o.TimeLimit / 25)
 	}
 	s := newSearch(r.f, r.node, nil)
-	for fall := range falls {
-		s.pool = pool(r.node)
-		s.reset(r.node)
-		part := rest.part(1/float64(falls-fall), 1, 1)[0]
-		part.atMost(stepsPerFall * int64(len(s.pool)))
-		s.cool(mild*s.heat(r.result.ObjectiveBefore), rng, r.o.Workers, &part)
-		s.pool = r.f.everything()
-		s.list()
-		s.bestMoves(&part)
-		s.ejections(r.f.large(largeCopies), &part)
-		rest.used += part.used
-		r.take(s, "anneal")
-		if rest.spent(0) || r.enough() {
-			break
+	for _, pool := range pools {
+		for fall := 0; fall < pool.falls && !rest.spent(0) && !r.enough(); fall++ {
+			s.pool = pool.copies(r.node)
+			s.reset(r.node)
+			part := rest.part(1/float64(pool.falls-fall), 1, 1)[0]
+			part.atMost(stepsPerFall * int64(len(s.pool)))
+			s.cool(mild*s.heat(r.result.ObjectiveBefore), rng, r.o.Workers, &part)
+			s.pool = r.f.everything()
+			s.list()
+			s.bestMoves(&part)
+			s.ejections(r.f.large(largeCopies), &part)
+			rest.used += part.used
+			r.take(s, "anneal")
 		}
 	}
 	r.used += rest.used
