@@ -102,6 +102,25 @@ func TestTablesPromiseNoMoreThanIsTrue(t *testing.T) {
 	})
 }
 
+// fullNode draws the subproblem that slopes, and single changes, know least of: room for one and a half of choices that are nearly alike.
+func fullNode(t *rapid.T, choices int) *nodeSolver {
+	q := &nodeSolver{dims: rapid.IntRange(1, 3).Draw(t, "dimensions"), steps: 1 << 30}
+	rooms := rapid.Float64Range(1, 4).Draw(t, "room")
+	for d := range q.dims {
+		q.pieces[d] = piece{at: []float64{rooms, 1.5 * rooms}, value: []float64{0, 0.5 * rooms}, slope: []float64{1, 4}}
+		q.top[d] = 4
+	}
+	for i := range choices {
+		x := choice{copy: int32(i), guest: rapid.Bool().Draw(t, "guest")}
+		for d := range q.dims {
+			x.load[d] = rapid.Float64Range(0.2, 1).Draw(t, "load")
+			x.gone += x.load[d] * rapid.Float64Range(0.4, 0.6).Draw(t, "worth")
+		}
+		q.choices = append(q.choices, x)
+	}
+	return q
+}
+
 // With tables or without, one by one or by plain branching, and some choices heavy: the best is found to the tolerance, and the bound is no
 // more than that.
 func TestNodesAreSolvedToTheEnd(t *testing.T) {
@@ -110,7 +129,8 @@ func TestNodesAreSolvedToTheEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		someOpen = rapid.SampledFrom([]int{0, 6, some}).Draw(t, "one by one from")
 		manyOpen = rapid.SampledFrom([]int{0, many}).Draw(t, "tables from")
-		q := someNode(t, fewOpen+rapid.IntRange(0, 2).Draw(t, "more choices"))
+		kind := rapid.SampledFrom([]func(*rapid.T, int) *nodeSolver{someNode, fullNode}).Draw(t, "kind")
+		q := kind(t, rapid.IntRange(10, fewOpen+2).Draw(t, "choices"))
 		stay, leave := everyWay(q)
 		want := min(stay[0], leave[0])
 		q.tol = rapid.SampledFrom([]float64{0, 0.01, 0.3}).Draw(t, "tolerance")
