@@ -264,9 +264,12 @@ func (c *Controller) direct(ctx context.Context) (scheme string, addresses map[c
 	return scheme, addresses
 }
 
-// ask is a client of some node that is well.
+// ask is a client of some node that is well, of another in the next rounds: a zone that is late for the other nodes alone is
+// not late for those who ask it about them.
 func (c *Controller) ask() *es.Client {
-	for _, m := range c.members() {
+	members := c.members()
+	for i := range members {
+		m := members[(c.looks/loadsEvery+i)%len(members)]
 		if client := c.clients[m.Name]; client != nil && c.probes[m.Name] && c.health.Zones[m.Zone].Healthy() && (c.state.Leaving == nil || c.state.Leaving.Zone != m.Zone) {
 			return client
 		}
