@@ -122,7 +122,7 @@ func (q *nodeSolver) tabled(s, load *vector, paid *float64) (aside float64, more
 func (q *nodeSolver) oneByOne(k int, s, load *vector, paid *float64) (least float64, more bool) {
 	q.must = append(q.must[:0], make([]way, len(q.open))...)
 	q.hint = *s
-	q.lay(s, 0)
+	q.rest = q.lay(q.rest, s, 0)
 	least = math.Inf(1)
 	for i := range k {
 		enough := q.best - q.tol - *paid
@@ -131,7 +131,7 @@ func (q *nodeSolver) oneByOne(k int, s, load *vector, paid *float64) (least floa
 			better := *s
 			if v := q.raise(&better, load, i, 1, enough); v > bound {
 				*s, bound = better, v
-				q.lay(s, i)
+				q.rest = q.lay(q.rest, s, i)
 			}
 		}
 		if bound >= enough || q.steps <= 0 {
@@ -231,14 +231,12 @@ func (q *nodeSolver) otherwise(i int, to way, s, load *vector, paid float64) flo
 		if goes == either && to == stays && q.more(from, j, &with, &costs) >= from.gone[j] {
 			goes = leaves
 		}
-		switch goes {
-		case either:
+		if goes == either {
 			q.line(from.open[j])
-		case stays:
-			q.put(from, j, goes, &with, &paid)
+			continue
+		}
+		if q.put(from, j, goes, &with, &paid); goes == stays {
 			costs = q.costs(&with)
-		case leaves:
-			q.put(from, j, goes, &with, &paid)
 		}
 	}
 	q.steps -= left / choicesPerStep
@@ -288,20 +286,20 @@ func (q *nodeSolver) branch(i int, load vector, paid float64) float64 {
 		more[d] += q.loads[d][i]
 		stay += q.tangents[0].slopes[d] * q.loads[d][i]
 	}
-	stays, leaves := true, true
+	mayStay, mayLeave := true, true
 	for _, j := range q.better[i] { // one that costs less and brings more is out: so is this
-		stays = stays && !q.trial[q.open[j]]
+		mayStay = mayStay && !q.trial[q.open[j]]
 	}
 	for _, j := range q.worse[i] {
-		leaves = leaves && q.trial[q.open[j]]
+		mayLeave = mayLeave && q.trial[q.open[j]]
 	}
 	least := math.Inf(1)
 	leave := stay > gone
 	for range 2 { // the likelier way first
 		q.trial[q.open[i]] = leave
-		if leave && leaves {
+		if leave && mayLeave {
 			least = min(least, q.branch(i+1, load, paid+gone))
-		} else if !leave && stays {
+		} else if !leave && mayStay {
 			least = min(least, q.branch(i+1, more, paid))
 		}
 		leave = !leave
@@ -375,20 +373,18 @@ func (q *nodeSolver) settle(stay, leave []float64, load *vector, paid *float64) 
 	enough := q.best - q.tol
 	aside = math.Inf(1)
 	n := 0
-	for i, id := range q.open {
+	for i := range q.open {
 		if stay[i] < enough && leave[i] < enough {
 			q.keep(n, i)
 			n++
 			continue
 		}
 		aside = min(aside, max(stay[i], leave[i]))
-		if q.trial[id] = stay[i] > leave[i]; q.trial[id] {
-			*paid += q.gone[i]
-			continue
+		to := stays
+		if stay[i] > leave[i] {
+			to = leaves
 		}
-		for d := range q.dims {
-			load[d] += q.loads[d][i]
-		}
+		q.put(q.level, i, to, load, paid)
 	}
 	q.cut(n)
 	return aside

@@ -140,13 +140,17 @@ func (f *frame) interesting(assignments ...[]int32) []int32 {
 			wanted[c] = wanted[c] || n != k.Node || gain > 0 && gain >= worthMoving*f.moveCost[c]
 		}
 	}
-	var pool []int32
+	return listed(wanted)
+}
+
+// listed are the copies that are wanted, in order.
+func listed(wanted []bool) (copies []int32) {
 	for c, yes := range wanted {
 		if yes {
-			pool = append(pool, int32(c))
+			copies = append(copies, int32(c))
 		}
 	}
-	return pool
+	return copies
 }
 
 // largestPerNode is how many of the largest copies there are for each node in a large problem's pool.
@@ -154,7 +158,7 @@ const largestPerNode = 2
 
 // largest is the pool for a search that has no time for all that are interesting: the largest copies, and those that one of the
 // assignments has moved.
-func (f *frame) largest(assignments ...[]int32) (pool []int32) {
+func (f *frame) largest(assignments ...[]int32) []int32 {
 	wanted := make([]bool, len(f.p.Copies))
 	for _, c := range f.large(largestPerNode * len(f.p.Nodes)) {
 		wanted[c] = true
@@ -164,12 +168,7 @@ func (f *frame) largest(assignments ...[]int32) (pool []int32) {
 			wanted[c] = wanted[c] || n != f.p.Copies[c].Node
 		}
 	}
-	for c, yes := range wanted {
-		if yes {
-			pool = append(pool, int32(c))
-		}
-	}
-	return pool
+	return listed(wanted)
 }
 
 // wishing is the pool of the copies whose groups have wishes and pay for tiers now.
@@ -181,12 +180,4 @@ func (f *frame) wishing() []int32 {
 }
 
 // everything is the pool of all copies that can move.
-func (f *frame) everything() []int32 {
-	var pool []int32
-	for c := range f.p.Copies {
-		if f.movable[c] {
-			pool = append(pool, int32(c))
-		}
-	}
-	return pool
-}
+func (f *frame) everything() []int32 { return listed(f.movable) }

@@ -16,7 +16,7 @@ type level struct {
 	stays []float64 // scratch: what each costs on the node at some slopes
 
 	// For deciding one by one:
-	rest []float64 // what each and those after it cost at least, at the slopes laid out
+	rest []float64 // as lay makes it
 	hint vector    // slopes that were best beside another choice
 	must []way     // how each is decided because of those before
 
@@ -105,18 +105,20 @@ func (q *nodeSolver) price(s *vector, i int) []float64 {
 	return stays
 }
 
-// lay puts into rest what the open choices from i on cost at least at slopes s, and the tangents' constants.
-func (q *nodeSolver) lay(s *vector, i int) {
+// lay puts into rest what the open choices from i on cost at least at slopes s, the tangents' constants included: each with all
+// after it. Those before i stay as they were.
+func (q *nodeSolver) lay(rest []float64, s *vector, i int) []float64 {
 	n := len(q.open)
-	q.rest = slices.Grow(q.rest[:0], n+1)[:n+1]
-	q.rest[n] = 0
+	rest = slices.Grow(rest[:0], n+1)[:n+1]
+	rest[n] = 0
 	for d := range q.dims {
-		q.rest[n] += q.tangency(d, s[d], 0)
+		rest[n] += q.tangency(d, s[d], 0)
 	}
 	stays := q.price(s, i)
 	for j := n - 1; j >= i; j-- {
-		q.rest[j] = q.rest[j+1] + min(stays[j-i], q.gone[j])
+		rest[j] = rest[j+1] + min(stays[j-i], q.gone[j])
 	}
+	return rest
 }
 
 // tangency is what the node costs at least at slope s in dimension d, with load there.
@@ -210,26 +212,17 @@ type stayer struct{ slope, load float64 }
 // tangent is a bound at slopes for all that is left from a choice on, ready to be looked up.
 type tangent struct {
 	slopes vector
-	base   float64
-	rest   []float64 // per choice: what it and those after it cost at least
+	rest   []float64 // as lay makes it
 }
 
 // touch makes the tangent at slopes s.
 func (q *nodeSolver) touch(s vector) {
-	var t tangent
+	var rest []float64
 	if len(q.tangents) == mostTangents {
-		t.rest = q.tangents[mostTangents-1].rest
+		rest = q.tangents[mostTangents-1].rest
 		q.tangents = q.tangents[:mostTangents-1]
 	}
-	t.slopes, t.rest = s, append(t.rest[:0], make([]float64, len(q.open)+1)...)
-	for d := range q.dims {
-		t.base += q.tangency(d, s[d], 0)
-	}
-	stays := q.price(&s, 0)
-	for i := len(q.open) - 1; i >= 0; i-- {
-		t.rest[i] = t.rest[i+1] + min(stays[i], q.gone[i])
-	}
-	q.tangents = slices.Insert(q.tangents, 0, t)
+	q.tangents = slices.Insert(q.tangents, 0, tangent{s, q.lay(rest, &s, 0)})
 }
 
 // below is the best of the tangents' bounds from choice i on, with load there already, up to what is enough. The tangent that
@@ -238,11 +231,7 @@ func (q *nodeSolver) below(i int, load *vector, enough float64) float64 {
 	least := math.Inf(-1)
 	for at := range q.tangents {
 		t := &q.tangents[at]
-		v := t.base + t.rest[i]
-		for d := range q.dims {
-			v += t.slopes[d] * load[d]
-		}
-		if least = max(least, v); least >= enough {
+		if least = max(least, t.rest[i]+q.along(&t.slopes, load)); least >= enough {
 			if at > 0 {
 				q.tangents[at], q.tangents[at-1] = q.tangents[at-1], q.tangents[at]
 			}
