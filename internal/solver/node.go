@@ -95,8 +95,8 @@ type choice struct {
 
 // nodeSolver decides, for one node at given prices, which of the copies at home leave and which lumps come: whole copies, by
 // branch and bound. Its relaxation prices each dimension's load by a slope: at slopes s, a copy on the node costs s x load,
-// and the node at least its cost's tangent. What is heavy is branched on first, tables then decide most of the others, and
-// branching what they leave open. It is one goroutine's scratch.
+// and the node at least its cost's tangent. What is heavy is decided first, tables then decide most of the others, and
+// what they leave open is decided one by one or, where that is little, by plain branching. It is one goroutine's scratch.
 type nodeSolver struct {
 	f      *frame
 	q      *pricer
