@@ -325,27 +325,38 @@ func TestKeyboard(t *testing.T) {
 	b.quiet(m.server.URL())
 }
 
+// look is a window in which pictures are taken.
+type look struct {
+	name          string
+	width, height int64
+	scale         float64
+	colours       string
+}
+
+var looks = []look{
+	{"light", 1440, 900, 1, "light"},
+	{"dark", 1440, 900, 1, "dark"},
+	{"phone", 390, 844, 2, "light"},
+	{"phone-dark", 390, 844, 2, "dark"},
+}
+
+// open shows the page of a daemon in it.
+func (l look) open(t *testing.T, m *madeUp) *tab {
+	t.Helper()
+	b := open(t, m.server.URL()+"/", l.width, l.height, l.colours)
+	b.view(l.width, l.height, l.scale)
+	return b
+}
+
 // TestLooks takes pictures of a usual cluster, light, dark and on a phone, and asserts what pictures cannot: nothing is wider
 // than the window, and text stands out from what is behind it.
 func TestLooks(t *testing.T) {
 	m := listen(t, "127.0.0.1:0", "open sesame")
 	nodes := someNodes(30)
 	m.fill(nodes, 240, time.Minute, 14)
-	for _, look := range []struct {
-		name          string
-		width, height int64
-		scale         float64
-		colours       string
-	}{
-		{"light", 1440, 900, 1, "light"},
-		{"dark", 1440, 900, 1, "dark"},
-		{"phone", 390, 844, 2, "light"},
-		{"phone-dark", 390, 844, 2, "dark"},
-		{"tablet", 820, 1180, 1, "light"},
-	} {
+	for _, look := range append(slices.Clone(looks), look{"tablet", 820, 1180, 1, "light"}) {
 		t.Run(look.name, func(t *testing.T) {
-			b := open(t, m.server.URL()+"/", look.width, look.height, look.colours)
-			b.view(look.width, look.height, look.scale)
+			b := look.open(t, m)
 			b.await("document.querySelector('#heat-map canvas') && document.querySelector('#plan-moves tbody tr') && document.querySelector('#moves-done tbody tr')")
 			b.await("performance.getEntriesByName('heat painted').length > 0")
 			b.shot(look.name)
@@ -399,23 +410,13 @@ func TestZonesLook(t *testing.T) {
 			Blocked: []zones.Check{{Guard: zones.GuardServed, Text: "no other zone has a copy of orders-2026.11/3, metrics-2026.11.30/17 and 214 more"}},
 		}
 	})
-	for _, look := range []struct {
-		name          string
-		width, height int64
-		scale         float64
-		colours       string
-	}{
-		{"zones-light", 1440, 900, 1, "light"},
-		{"zones-dark", 1440, 900, 1, "dark"},
-		{"zones-phone", 390, 844, 2, "light"},
-		{"zones-phone-dark", 390, 844, 2, "dark"},
-	} {
-		t.Run(look.name, func(t *testing.T) {
-			b := open(t, m.server.URL()+"/", look.width, look.height, look.colours)
-			b.view(look.width, look.height, look.scale)
+	for _, look := range looks {
+		name := "zones-" + look.name
+		t.Run(name, func(t *testing.T) {
+			b := look.open(t, m)
 			b.await("document.querySelectorAll('#zone-list tbody tr').length === 3 && performance.getEntriesByName('heat painted').length > 0")
-			b.shot(look.name)
-			b.part(look.name+"-panel", "#zones")
+			b.shot(name)
+			b.part(name+"-panel", "#zones")
 			if wide := eval[int64](b, "document.querySelector('#zones').scrollWidth - document.querySelector('#zones').clientWidth"); wide > 0 {
 				t.Errorf("the zones are %d pixels wider than their panel", wide)
 			}
