@@ -24,12 +24,14 @@ func (a *average) known() bool { return a.Weight > 0 }
 // add takes in the rate x, measured over the time dt.
 func (a *average) add(x float64, dt, halfLife time.Duration) {
 	keep := math.Exp2(-dt.Seconds() / halfLife.Seconds())
-	fresh := 1 - keep
-	a.Weight = keep*a.Weight + fresh
+	fresh, old := 1-keep, keep*a.Weight
+	a.Weight = old + fresh
 	a.Squares = keep*keep*a.Squares + fresh*fresh
-	off := x - a.Mean
-	a.Mean += off * fresh / a.Weight
-	a.Spread = keep*a.Spread + fresh*off*(x-a.Mean)
+	off, part := x-a.Mean, fresh/a.Weight
+	a.Mean += off * part
+	// How far x is from the new mean is off*old/Weight. As a difference of the two it would be their rounding where they
+	// are nearly equal, and its root, the error, a millionth of x instead of nothing.
+	a.Spread = keep*a.Spread + off*off*old*part
 }
 
 // error is the standard error of the mean: the deviation of the samples, divided by the root of how many the weights

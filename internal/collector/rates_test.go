@@ -405,6 +405,21 @@ func TestAverage(t *testing.T) {
 	})
 }
 
+// TestEqualSamplesHaveNoError: what is always the same is known, to the last bit: the error is the root of a difference
+// that rounding makes a million times as large.
+func TestEqualSamplesHaveNoError(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := rapid.Float64Range(0, 1e6).Draw(t, "x")
+		var a average
+		for _, dt := range rapid.SliceOfN(rapid.Float64Range(1, 600), 1, 30).Draw(t, "dt") {
+			a.add(x, time.Duration(dt*1e9), 5*time.Minute)
+		}
+		if a.Mean != x || a.error() != 0 {
+			t.Errorf("the mean of samples of %g is %g, with an error of %g", x, a.Mean, a.error())
+		}
+	})
+}
+
 // TestClocks: clocks that are set back, and nodes that do not agree about the hour.
 func TestClocks(t *testing.T) {
 	w := bigCluster(4, 100)

@@ -3,7 +3,9 @@ package zones
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -11,9 +13,26 @@ import (
 	"github.com/shardonnay/shardonnay/internal/sim"
 )
 
+// alone runs the calling test in a process of its own and tells whether this is that process.
+func alone(t *testing.T) bool {
+	t.Helper()
+	const mark = "TEST_OF_ITS_OWN_PROCESS"
+	if os.Getenv(mark) == t.Name() {
+		return true
+	}
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	child.Env = append(os.Environ(), mark+"="+t.Name())
+	out, err := child.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("in its own process: %v\n%s", err, out)
+	}
+	return false
+}
+
 // full is a disk on which no file of this process may grow beyond so many bytes: what is written up to there is written,
-// as on one that is full. Nothing else of the process may write to files meanwhile. The function that comes back makes
-// room again.
+// as on one that is full. It is for a process that is alone with its test: the log that the test command keeps of what
+// other tests open, to know whether it can use their results again, is such a file too. The function that comes back
+// makes room again.
 func full(t *testing.T, bytes int64) (room func()) {
 	t.Helper()
 	var before syscall.Rlimit
@@ -44,6 +63,9 @@ func sizeOf(t *testing.T, path string) int64 {
 // Of a line for which the disk had too little room nothing stays: the next one would be joined to it, and whoever reads
 // the journal would drop both and all that came after.
 func TestALineThatWasCutOffByAFullDiskSpoilsNoOther(t *testing.T) {
+	if !alone(t) {
+		return
+	}
 	dir := t.TempDir()
 	open := func() *Journal {
 		t.Helper()
@@ -132,6 +154,9 @@ func TestAJournalThatWasRemovedIsBegunAnew(t *testing.T) {
 // A disk that fails is noticed before anything has to be written. Nothing is done while it lasts, and what was decided
 // meanwhile is in the journal once there is room again, though nothing more is decided then.
 func TestAJournalThatCannotBeWrittenIsNoticedAndMadeUpFor(t *testing.T) {
+	if !alone(t) {
+		return
+	}
 	b := newBed(t, layout{})
 	b.until("first weights", 10*time.Minute, steady)
 	room := full(t, sizeOf(t, filepath.Join(b.dir, journalFile)))
