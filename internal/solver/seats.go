@@ -21,14 +21,16 @@ const (
 	batches = 32
 	// settling is how many sweeps the bundle makes after each batch.
 	settling = 3
+	// mostPasses is after how many passes all nodes are looked at, whatever they found.
+	mostPasses = 4
 )
 
 // seating looks for the prices of the lumps' seats, and of the crowds, that prove most, all other prices as they are. The
 // bound is a concave function of them, a sum over the nodes, and nodes' choices are its planes.
 //
-// A round is a pass over the nodes in batches, each at the prices that the choices of those before it ask for, and then a look at all
-// of them at the same prices, which is what proves. Without the pass all that are alike want the same lumps, and none of
-// them the next time.
+// A round is passes over the nodes in batches, each at the prices that the choices of those before it ask for, and then a look at all
+// of them at the same prices, which is what proves. Without a pass all that are alike want the same lumps, and none of
+// them the next time. There is another pass first where a look would find more that nobody knew of than the bound can rise.
 type seating struct {
 	q       *pricer // the prices of all else
 	nodes   []int32 // in the order of a pass
@@ -155,8 +157,9 @@ func (s *seating) priced(y []float64) *pricer {
 }
 
 // look solves the nodes from one position to another at a pricer's prices, and makes planes of choices that are news there. It
-// returns what the prices prove if these are all nodes, and what the nodes' searches left open.
-func (s *seating) look(q *pricer, from, to int) (bound, open float64) {
+// returns what the prices prove if these are all nodes, what the nodes' searches left open, and by how much the bundle had
+// thought the nodes dearer.
+func (s *seating) look(q *pricer, from, to int) (bound, open, news float64) {
 	var earlier []answer
 	if s.answers == nil {
 		s.answers = make([]answer, len(s.nodes))
@@ -171,25 +174,37 @@ func (s *seating) look(q *pricer, from, to int) (bound, open float64) {
 	for i := range answers {
 		a := &answers[i]
 		open += a.best - a.least
-		if a.best < s.bundle.least(from+i, y)-s.each/2 {
+		if less := s.bundle.least(from+i, y) - a.best; less > s.each/2 {
+			news += less
 			s.plane(from+i, a)
 		}
 	}
-	return bound, open
+	return bound, open, news
 }
 
-// pass solves the nodes in batches, each at the prices that all choices known by then ask for.
-func (s *seating) pass() {
+// pass solves the nodes in batches, each at the prices that all choices known by then ask for. It returns what was news of
+// the second half: as much will be of all of them in a look at the prices where the pass ends. It gives up when there will by
+// far be no time for that, as where the nodes' searches take long.
+func (s *seating) pass() (news float64, ended bool) {
+	before, allow := s.work, s.allow.part(1, 1, 1)[0]
 	for batch := range batches {
+		if per := (s.work - before) / int64(max(1, batch)); batch >= batches/8 && !allow.hasFor(per*int64(2*batches-batch)/2) {
+			return 0, false
+		}
 		from, to := batch*len(s.nodes)/batches, (batch+1)*len(s.nodes)/batches
 		if from == to {
 			continue
 		}
-		s.look(s.priced(s.bundle.y), from, to)
+		_, _, found := s.look(s.priced(s.bundle.y), from, to)
+		if batch >= batches/2 {
+			news += found
+		}
+		allow.used = s.work - before
 		for range settling {
 			s.bundle.sweep(s.each)
 		}
 	}
+	return news, true
 }
 
 // search raises the bound, which prove is told, and returns the prices that prove most. It begins at prices and with an
@@ -199,13 +214,12 @@ func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, pr
 	constant := f.constant + sumOf(f.tierNow) + f.budgetTerm(s.q.p)
 	s.stand(assignment)
 	s.stand(f.p.Current())
-	bound, open := s.look(best, 0, len(s.nodes))
+	bound, open, _ := s.look(best, 0, len(s.nodes))
 	prove(bound)
 	width, unit, bad, raised := firstWidth, s.units(), 0, 0
 	reach := make([]float64, len(unit))
-	round := int64(0) // work of the last one; half a round proves nothing
-	for s.rounds < seatRounds && s.rounds-raised < fruitless && bound < goal && !s.allow.spent(0) && s.allow.hasFor(round) {
-		before := s.work
+	pass, look := s.work, s.work // work of the last ones; half of one proves nothing
+	for s.rounds < seatRounds && s.rounds-raised < fruitless && bound < goal && !s.allow.spent(0) && s.allow.hasFor(look) {
 		center := slices.Concat(best.p.seat, best.p.crowd)
 		// What the nodes' searches left open is not to be had.
 		rise := func() (expected float64) {
@@ -222,16 +236,24 @@ func (s *seating) search(best *pricer, assignment []int32, tol, goal float64, pr
 			}
 			width *= 2
 		}
-		s.pass()
+		for news, passes := math.Inf(1), 0; news > expected && expected > tol && passes < mostPasses && s.allow.hasFor(pass+look); passes++ {
+			before := s.work
+			found, ended := s.pass()
+			if !ended {
+				return best
+			}
+			news, pass = found, s.work-before
+			expected = rise()
+		}
 		s.rounds++
-		if expected = rise(); expected <= tol {
+		if expected <= tol {
 			continue
 		}
-		next := s.priced(s.bundle.y)
+		next, before := s.priced(s.bundle.y), s.work
 		var at float64
-		at, open = s.look(next, 0, len(s.nodes))
+		at, open, _ = s.look(next, 0, len(s.nodes))
+		look = s.work - before
 		gain := at - bound
-		round = s.work - before
 		if gain > 0 {
 			bound, best, raised = at, next, s.rounds
 			prove(bound)

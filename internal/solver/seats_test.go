@@ -44,6 +44,72 @@ func TestSeatsAreForWholeCopies(t *testing.T) {
 	}
 }
 
+// Passes end: what they find that the bundle did not know of becomes less from one to the next, and a look then proves what the
+// bundle promised but for what is news to it and what the nodes' searches left open.
+func TestPassesLeaveLittleThatIsNews(t *testing.T) {
+	for seed := range uint64(3) {
+		s, best := passing(t, seed, allowance{ctx: context.Background()})
+		s.look(best, 0, len(s.nodes))
+		center, reach := slices.Concat(best.p.seat, best.p.crowd), s.units()
+		for i := range reach {
+			reach[i] *= firstWidth
+		}
+		s.bundle.around(center, reach)
+		var news []float64
+		for range 8 {
+			s.bundle.rise(0, 1e-9)
+			found, ended := s.pass()
+			if !ended {
+				t.Fatalf("seed %d: a pass without a limit did not end", seed)
+			}
+			news = append(news, found)
+		}
+		if news[0] == 0 || news[7] > news[0]/4 {
+			t.Errorf("seed %d: news from pass to pass: %v", seed, news)
+		}
+		q := s.priced(s.bundle.y)
+		promised := 0.0
+		for i := range s.nodes {
+			promised += s.bundle.least(i, s.bundle.y)
+		}
+		f := s.q.f
+		bound, open, found := s.look(q, 0, len(s.nodes))
+		proven := bound - f.constant - sumOf(f.tierNow) - f.crowdTerm(q.p)
+		if slack := float64(len(s.nodes)) * s.each; proven < promised-found-open-slack || found > news[0] {
+			t.Errorf("seed %d: promised %v, %v of it news and %v open, but proven %v", seed, promised, found, open, proven)
+		}
+	}
+}
+
+// A pass for which there is by far no time is given up while most of the nodes have not been looked at.
+func TestAPassThatWouldTakeTooLongIsGivenUp(t *testing.T) {
+	s, best := passing(t, 1, allowance{ctx: context.Background(), since: time.Now(), until: time.Now()})
+	s.bundle.around(slices.Concat(best.p.seat, best.p.crowd), s.units())
+	if _, ended := s.pass(); ended {
+		t.Error("it ended without time")
+	}
+	looked := 0
+	for i := range s.answers {
+		if s.answers[i].least != 0 {
+			looked++
+		}
+	}
+	if looked == 0 || looked > len(s.nodes)/2 {
+		t.Errorf("%d of %d nodes were looked at", looked, len(s.nodes))
+	}
+}
+
+// passing is a search for the prices of seats that has yet to look at the nodes, and where it begins.
+func passing(t *testing.T, seed uint64, allow allowance) (*seating, *pricer) {
+	f := newFrame(generate(t, 40, 2400, seed))
+	f.setLumps(f.lumpy(mostLumps))
+	q := f.newPricer(f.noPrices(), rand.New(rand.NewPCG(1, 1)))
+	s := newSeating(q, f.nodes(), rand.New(rand.NewPCG(1, 2)), 1e-5, 2, &allow)
+	home := f.p.Current()
+	s.stand(home)
+	return s, s.start(home)
+}
+
 // What a node's answer is said to cost is what its choice costs at those prices, by the problem's own costs: the bundle would
 // otherwise promise what no look at the nodes ever confirms, and the bound would stay below what is true. A node that takes several large copies is
 // where its costs have to be followed further than any one of them leads.

@@ -275,12 +275,15 @@ func (r *run) solve() error {
 			return err
 		}
 	}
-	free, err := r.open()
+	free, opened, err := r.open()
 	if err != nil || r.enough() {
 		return err
 	}
 	if f.parts() > 1 && !r.short() {
-		return r.large(free)
+		return r.large(free) // which looks for seats when it knows better who leaves
+	}
+	if r.seat(opened, "leavers"); r.enough() {
+		return nil
 	}
 	r.makeRoom()
 	flow := r.flow()
@@ -300,8 +303,8 @@ func (r *run) solve() error {
 
 // open lets every node decide by itself which of its copies leave, as if room elsewhere cost nothing but what they
 // overflow: on large problems there nearly always is some. That is a bound, and where those who leave find the best seats,
-// a good answer.
-func (r *run) open() (start, error) {
+// a good answer, which the search it returns has.
+func (r *run) open() (start, *search, error) {
 	f := r.f
 	nodes := f.nodes()
 	free := start{prices: f.noPrices()}
@@ -319,7 +322,7 @@ func (r *run) open() (start, error) {
 	free.bound, answers = look(free.prices)
 	free, answers = r.priceBudgets(free, answers, look)
 	if r.enough() {
-		return free, nil
+		return free, nil, nil
 	}
 	var leave []move
 	for i := range answers {
@@ -332,12 +335,13 @@ func (r *run) open() (start, error) {
 	seated := r.proof(r.rng, &allow).seats(&free, seatLevels[:1], 1, r.o.Workers)
 	r.spent(&allow)
 	if r.enough() {
-		return free, nil
+		return free, nil, nil
 	}
 	if seated != nil {
 		leave = seated
 	}
-	return free, r.propose(leave, "leavers")
+	s, err := r.improve(leave, "leavers")
+	return free, s, err
 }
 
 // budgetSteps is how often a budget's price is halved in.
@@ -454,13 +458,19 @@ func (r *run) improve(moves []move, phase string) (*search, error) {
 	return s, nil
 }
 
-// propose improves what a relaxation proposes and then looks for better seats for those who move, and only for them: who
-// leaves is what relaxations know best, and where to is what they know least.
+// propose improves what a relaxation proposes and then looks for better seats.
 func (r *run) propose(moves []move, phase string) error {
 	s, err := r.improve(moves, phase)
 	if err != nil || r.enough() {
 		return err
 	}
+	r.seat(s, phase)
+	return nil
+}
+
+// seat looks for better seats for those who move, and only for them: who leaves is what relaxations know best, and where to is
+// what they know least.
+func (r *run) seat(s *search, phase string) {
 	allow := r.allow(0.08, 0.08)
 	s.pool, s.work = s.moved(), 0
 	s.list()
@@ -469,7 +479,6 @@ func (r *run) propose(moves []move, phase string) error {
 	r.take(s, phase+", seated")
 	r.result.Counters.MovesTried += s.work
 	r.spent(&allow)
-	return nil
 }
 
 // greedyPairs is up to where the plain descent comes first: it takes no time there, and so no answer is ever worse than

@@ -113,7 +113,7 @@ func TestStepsKeepTheirPromises(t *testing.T) {
 			}
 			before = r.result.Objective
 		}
-		free, err := r.open()
+		free, _, err := r.open()
 		if err != nil {
 			t.Fatal(err)
 		}
