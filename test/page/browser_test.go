@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,10 +91,7 @@ func open(t *testing.T, url string, width, height int64, colours string) *tab {
 	_, err = chromedp.Call(ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
 	b.must(err)
 	b.view(width, height, 1)
-	_, err = chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}},
-	})
-	b.must(err)
+	b.system(colours)
 	b.do(chromedp.Navigate(url))
 	return b
 }
@@ -179,6 +177,48 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 func (b *tab) view(width, height int64, scale float64) {
 	b.t.Helper()
 	b.do(chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale)))
+}
+
+// system makes the system's colours light or dark.
+func (b *tab) system(colours string) {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}},
+	})
+	b.must(err)
+}
+
+// pictures are what is drawn, once the next frame has been, by the element it is in: every canvas, and the colours of the keys
+// to the lines and of the points on them.
+func (b *tab) pictures() map[string]string {
+	b.t.Helper()
+	return eval[map[string]string](b, `new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
+		const all = {};
+		const put = (element, value) => {
+			const id = element.closest('[id]').id;
+			for (let i = 0; ; i++) if (!all[id + ' ' + i]) return all[id + ' ' + i] = value;
+		};
+		document.querySelectorAll('canvas').forEach((canvas) => put(canvas, canvas.toDataURL()));
+		document.querySelectorAll('.key i').forEach((line) => put(line, getComputedStyle(line).backgroundColor));
+		document.querySelectorAll('.u-cursor-pt').forEach((point) => put(point, getComputedStyle(point).backgroundColor + getComputedStyle(point).borderColor));
+		done(all);
+	})))`)
+}
+
+// differ are the pictures that differ, or are in one only.
+func differ(a, b map[string]string) (names []string) {
+	for name := range a {
+		if a[name] != b[name] {
+			names = append(names, name)
+		}
+	}
+	for name := range b {
+		if _, ok := a[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // eval is the value of an expression in the page, a promise's once it is kept.

@@ -13,6 +13,9 @@ export interface Inks {
   before: string;
 }
 
+// Ink is a colour of either theme: what holds one is right before and after a switch.
+export type Ink = (inks: Inks) => string;
+
 // The scale is logarithmic: half a fair share is as far from fair as twice of it. Beyond three times nothing gets redder.
 export const hottest = 3;
 
@@ -69,7 +72,12 @@ export function isDark(): boolean {
 }
 
 export function inksNow(): Inks {
-  return isDark() ? inks.dark : inks.light;
+  return inks[themeNow()];
+}
+
+// inBoth is a colour for style sheets, which pick from it themselves when the theme changes.
+export function inBoth(ink: Ink): string {
+  return `light-dark(${ink(inks.light)}, ${ink(inks.dark)})`;
 }
 
 export function onThemeChange(act: () => void): void {
@@ -113,8 +121,8 @@ function rampOf(stops: Stop[]): [number, Lab][] {
   return stops.map(([at, hex]) => [at, toLab(hex)]);
 }
 
-function rampNow(): [number, Lab][] {
-  return isDark() ? ramps.dark : ramps.light;
+function themeNow(): "light" | "dark" {
+  return isDark() ? "dark" : "light";
 }
 
 function colourAt(ramp: [number, Lab][], at: number): number[] {
@@ -134,9 +142,16 @@ function place(r: number): number {
 // noLoad is how the daemon writes that a node takes no part.
 export const noLoad = 65535;
 
-// palette gives the pixel of every load as the daemon writes it, thousandths in two bytes; no load is transparent.
+// palette gives the pixel of every load as the daemon writes it, thousandths in two bytes; no load is transparent. A theme's is
+// made once: going back and forth costs nothing.
 export function palette(): Uint32Array {
-  const ramp = rampNow();
+  const theme = themeNow();
+  return (palettes[theme] ??= paletteOf(ramps[theme]));
+}
+
+const palettes: { light?: Uint32Array; dark?: Uint32Array } = {};
+
+function paletteOf(ramp: [number, Lab][]): Uint32Array {
   const pixels = new Uint32Array(65536);
   const bytes = new Uint8ClampedArray(pixels.buffer);
   const last = Math.ceil(1000 * hottest); // past the end of the scale all are alike
@@ -149,9 +164,8 @@ export function palette(): Uint32Array {
 export function paintLegend(canvas: HTMLCanvasElement): void {
   const context = canvas.getContext("2d");
   if (!context) return;
-  const ramp = rampNow();
-  for (let x = 0; x < canvas.width; x++) {
-    context.fillStyle = `rgb(${colourAt(ramp, (2 * x) / (canvas.width - 1) - 1).join(" ")})`;
-    context.fillRect(x, 0, 1, canvas.height);
-  }
+  const ramp = ramps[themeNow()];
+  const line = context.createImageData(canvas.width, 1);
+  for (let x = 0; x < canvas.width; x++) line.data.set([...colourAt(ramp, (2 * x) / (canvas.width - 1) - 1), 255], 4 * x);
+  for (let y = 0; y < canvas.height; y++) context.putImageData(line, 0, y);
 }

@@ -1,13 +1,14 @@
 // The heat map: nodes over time, hot where a node carries more than its fair share, with the moves marked on it.
 //
-// uPlot owns axes, cursor and selection; the cells are one image behind it, made anew only where data, order, zoom, size or
-// colours change. Each pixel shows the hottest of the cells below it, so that no hot node is lost among 750.
+// uPlot owns axes, cursor and selection; the cells are one image behind it, made anew only where data, order, zoom or size
+// change, and only coloured anew where the theme does. Each pixel shows the hottest of the cells below it, so that no hot node is
+// lost among 750.
 import uPlot from "uplot";
 import type { Move } from "./api";
 import { hottest, inksNow, noLoad, palette } from "./colours";
 import { el } from "./dom";
 import { bytes, clock, day, moment, times, words } from "./format";
-import type { Series } from "./series";
+import { nameOf, type Series } from "./series";
 
 export type Order = "average" | "now" | "zone" | "name";
 
@@ -26,14 +27,24 @@ interface Mark {
 const fontFamily = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 export const axisFont = `11px ${fontFamily}`;
 
+// Axes ask for their colours whenever they are drawn, so that a chart outlives the theme it was made in.
+export const textNow = (): string => inksNow().text;
+export const gridNow = (): string => inksNow().grid;
+
+// recolour draws a chart in the colours of now, the points below the cursor as well.
+export function recolour(plot: uPlot): void {
+  plot.batch(() => plot.redraw(false, false));
+  const { left, top } = plot.cursor;
+  if (left !== undefined && top !== undefined && left >= 0) plot.setCursor({ left, top }, false);
+}
+
 // timeAxis labels times by the clock, and midnight by its day.
 export function timeAxis(): uPlot.Axis {
-  const inks = inksNow();
   return {
-    stroke: inks.text,
+    stroke: textNow,
     font: axisFont,
     grid: { show: false },
-    ticks: { stroke: inks.grid, size: 4 },
+    ticks: { stroke: gridNow, size: 4 },
     size: 26,
     gap: 3,
     space: 64,
@@ -43,6 +54,24 @@ export function timeAxis(): uPlot.Axis {
         return step >= 3600 && t.getHours() === 0 && t.getMinutes() === 0 ? day(1000 * s) : clock(1000 * s, step < 60);
       }),
   };
+}
+
+// hottestOf finds one more than the load of the hottest node of each line, 0 where none has a load.
+function hottestOf(load: Uint16Array, nodes: Int32Array, lineOf: Int32Array, shows: Uint16Array): void {
+  shows.fill(0);
+  for (let row = 0; row < nodes.length; row++) {
+    const node = nodes[row];
+    if (node >= load.length) continue;
+    const line = lineOf[row];
+    shows[line] = Math.max(shows[line], (load[node] + 1) & 0xffff); // no load is the highest number there is
+  }
+}
+
+// measure tells the browser what took how long since a mark: for the curious, and not for ever.
+function measure(name: string, mark: string): void {
+  if (performance.getEntriesByName(name).length >= 100) performance.clearMeasures(name);
+  performance.measure(name, mark);
+  performance.clearMarks(mark);
 }
 
 export class HeatMap {
@@ -55,11 +84,16 @@ export class HeatMap {
   private alikeAtFront = false; // the nodes' names tell them apart at their ends
   private interval = 60; // seconds
   private zoom: { x: Span | null; y: Span | null } = { x: null, y: null };
+  private width = 0; // of the frame
+  private longest = 0; // name, in characters
   private image = document.createElement("canvas");
+  private picture: ImageData | null = null; // of the image
+  private lines = 0; // of the picture that are in use
+  private hot = new Uint16Array(0); // by pixel, column by column: one more than the load, 0 is none
   private stale = true;
-  private colours = palette();
   private inside = false;
   private said = 0;
+  private putting = 0;
   private readonly tip = el("div", { class: "tip", hidden: true });
   private readonly link = el("div", { class: "link", hidden: true });
 
@@ -73,7 +107,10 @@ export class HeatMap {
     private readonly reset: HTMLButtonElement,
     private readonly sync: string,
   ) {
-    new ResizeObserver(() => this.resize()).observe(frame);
+    new ResizeObserver(() => {
+      this.width = frame.clientWidth;
+      if (this.width !== this.plot?.width) this.draw();
+    }).observe(frame);
     frame.addEventListener("keydown", (event) => this.key(event));
     frame.addEventListener("focus", () => {
       if (frame.matches(":focus-visible")) this.enter();
@@ -93,14 +130,18 @@ export class HeatMap {
 
   // labels is the width of the left axis: the same in the charts below, so that times stand above each other.
   labels(): number {
-    if (this.frame.clientWidth < 560) return 58;
-    const longest = this.rows.reduce((most, n) => Math.max(most, this.name(n).length), 0);
-    return Math.min(170, Math.max(64, 18 + 6.4 * longest));
+    if (this.wide() < 560) return 58;
+    return Math.min(170, Math.max(64, 18 + 6.4 * this.longest));
+  }
+
+  // wide is the width of the frame as it was last seen: asking for it in the midst of changes lays out the whole page each time.
+  private wide(): number {
+    return (this.width ||= this.frame.clientWidth);
   }
 
   private name(node: number): string {
     const n = this.series?.nodes[node];
-    return n ? n.name || n.id : "";
+    return n ? nameOf(n) : "";
   }
 
   setData(series: Series, interval: number): void {
@@ -122,44 +163,33 @@ export class HeatMap {
     this.arrange();
   }
 
-  // recolour forgets the picture and its colours; what is drawn next has those of now.
+  // recolour draws what is there in the colours of now. What each pixel shows stays.
   recolour(): void {
-    this.colours = palette();
-    this.plot?.destroy();
-    this.plot = null;
+    if (!this.plot) return;
+    if (!this.stale) this.colour();
+    recolour(this.plot);
   }
 
   // arrange puts the nodes in order and draws all anew.
   private arrange(): void {
     const series = this.series;
     if (!series) return;
-    const n = series.nodes.length;
-    const sum = new Float64Array(n);
-    const count = new Uint32Array(n);
-    for (const load of series.load) {
-      for (let i = 0; i < load.length; i++) {
-        if (load[i] !== noLoad) {
-          sum[i] += load[i];
-          count[i]++;
-        }
-      }
-    }
     const newest = series.newest;
-    const average = (i: number): number => sum[i] / count[i];
+    const { average, nodes, byZone } = series;
     const now = (i: number): number => (newest < 0 || series.at(newest, i) === noLoad ? -1 : series.at(newest, i));
-    const compare = new Intl.Collator(undefined, { numeric: true }).compare;
-    const byName = (a: number, b: number): number => compare(this.name(a), this.name(b)) || a - b;
+    const byName = (a: number, b: number): number => series.byName[a] - series.byName[b] || a - b;
     const by: Record<Order, (a: number, b: number) => number> = {
-      average: (a, b) => average(b) - average(a) || byName(a, b),
+      average: (a, b) => average[b] - average[a] || byName(a, b),
       now: (a, b) => now(b) - now(a) || byName(a, b),
-      zone: (a, b) => compare(series.nodes[a].zone, series.nodes[b].zone) || average(b) - average(a) || byName(a, b),
+      zone: (a, b) => byZone[a] - byZone[b] || average[b] - average[a] || byName(a, b),
       name: byName,
     };
     this.rows = [];
-    for (let i = 0; i < n; i++) if (count[i] > 0) this.rows.push(i);
+    for (let i = 0; i < nodes.length; i++) if (!Number.isNaN(average[i])) this.rows.push(i);
     this.rows.sort(by[this.order]);
     this.rowOf = new Map(this.rows.map((node, row) => [node, row]));
     const names = this.rows.map((node) => this.name(node));
+    this.longest = names.reduce((most, name) => Math.max(most, name.length), 0);
     const alike = (at: (name: string, i: number) => string | undefined): number => {
       let i = 0;
       while (names.length > 0 && at(names[0], i) && names.every((name) => at(name, i) === at(names[0], i))) i++;
@@ -225,9 +255,9 @@ export class HeatMap {
 
   private draw(): void {
     const series = this.series;
-    if (!series || this.frame.clientWidth === 0) return;
+    if (!series || this.wide() === 0) return;
     this.stale = true;
-    const size = { width: this.frame.clientWidth, height: this.height() };
+    const size = { width: this.wide(), height: this.height() };
     const seconds = series.time.map((t) => t / 1000);
     const data: uPlot.AlignedData = [seconds, seconds.map(() => null)];
     if (!this.plot) {
@@ -242,12 +272,7 @@ export class HeatMap {
     this.follow();
   }
 
-  private resize(): void {
-    if (this.frame.clientWidth !== this.plot?.width) this.draw();
-  }
-
   private options(size: { width: number; height: number }): uPlot.Options {
-    const inks = inksNow();
     return {
       ...size,
       padding: [6, 10, 0, 0],
@@ -261,15 +286,15 @@ export class HeatMap {
         timeAxis(),
         {
           scale: "y",
-          stroke: inks.text,
+          stroke: textNow,
           font: axisFont,
           size: () => this.labels(),
           gap: 6,
           grid: { show: false },
           ticks: { show: false },
-          splits: (_u, _axis, min, max) => this.labelled(min, max).map((l) => l.at),
-          values: (_u, splits) => {
-            const text = new Map(this.labelled(this.spanY().min, this.spanY().max).map((l) => [l.at, l.text]));
+          splits: (u, _axis, min, max) => this.labelled(u, min, max).map((l) => l.at),
+          values: (u, splits) => {
+            const text = new Map(this.labelled(u, this.spanY().min, this.spanY().max).map((l) => [l.at, l.text]));
             return splits.map((s) => text.get(s) ?? "");
           },
         },
@@ -301,8 +326,8 @@ export class HeatMap {
   }
 
   // labelled are the rows that get a label: all where they are high enough, else zones, else some.
-  private labelled(min: number, max: number): { at: number; text: string }[] {
-    const height = (this.plot?.over.clientHeight || this.height()) / (max - min);
+  private labelled(u: uPlot, min: number, max: number): { at: number; text: string }[] {
+    const height = u.bbox.height / devicePixelRatio / (max - min);
     const room = Math.max(4, Math.floor((this.labels() - 16) / 6));
     const short = (text: string): string => {
       if (text.length <= room) return text;
@@ -338,10 +363,10 @@ export class HeatMap {
   private paint(u: uPlot): void {
     const { left, top, width, height } = u.bbox;
     if (width < 1 || height < 1) return;
-    if (this.stale || this.image.width !== width) this.render(width, height);
+    if (this.stale || this.picture?.width !== width || this.picture.height !== height) this.render(width, height);
     u.ctx.save();
     u.ctx.imageSmoothingEnabled = false;
-    u.ctx.drawImage(this.image, left, top, width, height);
+    u.ctx.drawImage(this.image, 0, 0, width, this.lines, left, top, width, height);
     if (this.order === "zone") {
       u.ctx.fillStyle = inksNow().text;
       const { min, max } = this.spanY();
@@ -356,51 +381,70 @@ export class HeatMap {
   private render(width: number, height: number): void {
     const series = this.series;
     if (!series) return;
-    performance.mark("heat");
+    performance.mark("cells");
     const [x, y] = [this.spanX(), this.spanY()];
     const nodes = Int32Array.from(this.rows.slice(Math.max(0, Math.floor(y.min)), Math.ceil(y.max)));
     const shown = nodes.length;
     if (shown === 0) return;
-    const lines = Math.min(height, shown);
-    this.image.width = width;
-    this.image.height = lines;
-    const context = this.image.getContext("2d");
-    if (!context) return;
-    const picture = context.createImageData(width, lines);
-    const pixels = new Uint32Array(picture.data.buffer);
-    // One more than the load, so that 0 is none.
-    const column = new Uint32Array(lines);
+    if (this.picture?.width !== width || this.picture.height !== height) {
+      // Whatever is shown, it has room in these: they are some megabytes, and need not be found anew for every zoom.
+      this.picture = new ImageData(width, height);
+      this.hot = new Uint16Array(width * height);
+      [this.image.width, this.image.height] = [width, height];
+    }
+    const { hot } = this;
+    const lines = (this.lines = Math.min(height, shown));
     const lineOf = new Int32Array(shown);
     for (let row = 0; row < shown; row++) lineOf[row] = Math.min(lines - 1, Math.floor((row * lines) / shown));
     const end = 1000 * this.end();
     const perPixel = (x.max - x.min) / width;
-    let [from, until] = [-2, -2];
+    // Two pixels beside each other often have a sample in common: what it shows is found once.
+    const shows = new Uint16Array(lines);
+    let showsOf = -1;
     for (let px = 0; px < width; px++) {
+      const column = hot.subarray(px * lines, (px + 1) * lines);
       // All samples that hold within the pixel's time count.
       const begins = 1000 * (x.min + px * perPixel);
-      const sample = series.sampleAt(begins + 1000 * perPixel - 1);
-      if (sample < 0 || begins > end) continue;
-      const start = Math.max(0, series.sampleAt(begins));
-      if (start !== from || sample !== until) {
-        [from, until] = [start, sample];
+      const until = series.sampleAt(begins + 1000 * perPixel - 1);
+      if (until < 0 || begins > end) {
         column.fill(0);
-        for (let s = start; s <= sample; s++) {
-          const load = series.load[s];
-          for (let row = 0; row < shown; row++) {
-            const value = nodes[row] < load.length ? load[nodes[row]] : noLoad;
-            if (value !== noLoad && value >= column[lineOf[row]]) column[lineOf[row]] = value + 1;
-          }
-        }
+        continue;
       }
-      for (let line = 0; line < lines; line++) {
-        if (column[line] > 0) pixels[line * width + px] = this.colours[column[line] - 1];
+      const from = Math.max(0, series.sampleAt(begins));
+      for (let sample = from; sample <= until; sample++) {
+        if (sample !== showsOf) {
+          showsOf = sample;
+          hottestOf(series.load[sample], nodes, lineOf, shows);
+        }
+        if (sample === from) column.set(shows);
+        else for (let line = 0; line < lines; line++) column[line] = Math.max(column[line], shows[line]);
       }
     }
-    context.putImageData(picture, 0, 0);
     this.stale = false;
-    if (performance.getEntriesByName("heat painted").length >= 100) performance.clearMeasures("heat painted"); // for the curious, not for ever
-    performance.measure("heat painted", "heat");
-    performance.clearMarks("heat");
+    measure("heat cells", "cells");
+    this.colour();
+  }
+
+  // colour gives the image the colours of now.
+  private colour(): void {
+    const { picture, hot, lines } = this;
+    if (!picture) return;
+    performance.mark("heat");
+    const colours = palette();
+    const pixels = new Uint32Array(picture.data.buffer);
+    const { width } = picture;
+    // The picture goes line by line and what it shows column by column: a few columns at a time are near each other in both.
+    for (let left = 0; left < width; left += 16) {
+      const right = Math.min(width, left + 16);
+      for (let line = 0; line < lines; line++) {
+        for (let px = left; px < right; px++) {
+          const value = hot[px * lines + line];
+          pixels[line * width + px] = value > 0 ? colours[value - 1] : 0;
+        }
+      }
+    }
+    this.image.getContext("2d")?.putImageData(picture, 0, 0, 0, 0, width, lines);
+    measure("heat painted", "heat");
   }
 
   // paintMarks draws a ring where a copy left and a dot where it came to.
@@ -507,17 +551,28 @@ export class HeatMap {
       near.length > 4 ? el("div", { class: "faint" }, `and ${near.length - 4} more moves`) : "",
     );
     this.tip.hidden = false;
+    // How large the words are is asked for once all that is new in this frame is written: asking lays out the page.
+    this.putting ||= requestAnimationFrame(() => {
+      this.putting = 0;
+      this.putTip();
+    });
+    if (near.length > 0 && near[0].from >= 0 && near[0].to >= 0) this.connect(u, near[0]);
+    clearTimeout(this.said);
+    this.said = window.setTimeout(() => {
+      if (document.activeElement === this.frame) this.live.textContent = this.tip.textContent;
+    }, 250);
+  }
+
+  // putTip puts the words beside the cursor, where there is room.
+  private putTip(): void {
+    const u = this.plot;
+    if (!u || this.tip.hidden) return;
     const [left, top] = [u.cursor.left ?? 0, u.cursor.top ?? 0];
     const box = { width: this.tip.offsetWidth, height: this.tip.offsetHeight };
     const offset = { left: u.over.offsetLeft, top: u.over.offsetTop };
     const right = offset.left + left + 16 + box.width <= u.width;
     this.tip.style.left = `${Math.max(0, right ? offset.left + left + 16 : offset.left + left - 16 - box.width)}px`;
     this.tip.style.top = `${Math.max(0, Math.min(offset.top + top + 14, u.height - box.height))}px`;
-    if (near.length > 0 && near[0].from >= 0 && near[0].to >= 0) this.connect(u, near[0]);
-    clearTimeout(this.said);
-    this.said = window.setTimeout(() => {
-      if (document.activeElement === this.frame) this.live.textContent = this.tip.textContent;
-    }, 250);
   }
 
   // near are the moves marked within reach of the cursor, the nearest first.

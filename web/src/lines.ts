@@ -1,11 +1,13 @@
 // Charts of lines, by uPlot: over time below the heat map, or over the nodes beside it.
 import uPlot from "uplot";
-import { inksNow } from "./colours";
-import { axisFont, timeAxis } from "./heat";
+import { type Ink, inksNow } from "./colours";
+import { axisFont, gridNow, recolour, textNow, timeAxis } from "./heat";
+
+const plain = 1.5; // width of a line
 
 export interface Line {
   label: string;
-  colour: string;
+  colour: Ink;
   values: (number | null)[];
   dash?: number[];
   width?: number;
@@ -25,6 +27,7 @@ export class Lines {
   private plot: uPlot | null = null;
   private data: uPlot.AlignedData = [[]];
   private lines: Line[] = [];
+  private width = 0; // of the frame
   onSelect: (x: { min: number; max: number } | null) => void = () => {};
 
   constructor(
@@ -35,33 +38,50 @@ export class Lines {
   }
 
   setData(x: number[], lines: Line[]): void {
-    const same = lines.length === this.lines.length && lines.every((l, i) => l.label === this.lines[i].label && l.colour === this.lines[i].colour);
+    const same = lines.length === this.lines.length && lines.every((l, i) => l.label === this.lines[i].label);
+    const data: (number | null)[][] = [x, ...lines.map((l) => l.values)];
+    const fresh = !same || data.some((list, i) => list.length !== this.data[i].length || list.some((value, k) => value !== this.data[i][k]));
     this.lines = lines;
-    this.data = [x, ...lines.map((l) => l.values)];
+    this.data = data as uPlot.AlignedData;
     if (!same) this.clear();
-    if (!this.plot) this.resize();
-    else this.scale(true);
+    if (!this.plot) this.draw();
+    else this.scale(fresh);
   }
 
   // scale shows what is to be seen now, of the data there is or of new data, in one go.
   scale(fresh = false): void {
     const plot = this.plot;
     if (!plot) return;
+    const span = this.shape.span();
+    const still = !fresh && plot.scales.x.min === span.min && plot.scales.x.max === span.max;
     plot.batch(() => {
       if (fresh) plot.setData(this.data, false);
-      plot.setScale("x", { ...this.shape.span() });
-      plot.setScale("y", this.reach());
+      if (!still) {
+        // Asked to, uPlot makes all lines anew, also where they stay as they are.
+        plot.setScale("x", { ...span });
+        plot.setScale("y", this.reach());
+      }
       plot.redraw(false, true); // the left axis may have become wider
     });
   }
 
-  clear(): void {
+  // recolour draws what is there in the colours of now.
+  recolour(): void {
+    if (this.plot) recolour(this.plot);
+  }
+
+  private clear(): void {
     this.plot?.destroy();
     this.plot = null;
   }
 
-  resize(): void {
-    const width = this.frame.clientWidth;
+  private resize(): void {
+    this.width = this.frame.clientWidth;
+    this.draw();
+  }
+
+  private draw(): void {
+    const width = (this.width ||= this.frame.clientWidth);
     if (width === 0 || this.lines.length === 0) return;
     if (!this.plot) this.plot = new uPlot(this.options(width), this.data, this.frame);
     else if (this.plot.width !== width) this.plot.setSize({ width, height: this.shape.height });
@@ -84,7 +104,6 @@ export class Lines {
   }
 
   private options(width: number): uPlot.Options {
-    const inks = inksNow();
     const { shape } = this;
     const stepped = uPlot.paths.stepped?.({ align: 1 });
     return {
@@ -98,10 +117,10 @@ export class Lines {
       },
       series: [
         {},
-        ...this.lines.map((line) => ({
+        ...this.lines.map((line, i) => ({
           label: line.label,
-          stroke: line.colour,
-          width: line.width ?? 1.5,
+          stroke: () => this.lines[i].colour(inksNow()),
+          width: line.width ?? plain,
           dash: line.dash,
           points: { show: false },
           paths: line.stepped ? stepped : undefined,
@@ -111,7 +130,7 @@ export class Lines {
         shape.sync !== undefined
           ? timeAxis()
           : {
-              stroke: inks.text,
+              stroke: textNow,
               font: axisFont,
               grid: { show: false },
               ticks: { show: false },
@@ -121,9 +140,9 @@ export class Lines {
               values: (_u, splits) => splits.map(String),
             },
         {
-          stroke: inks.text,
+          stroke: textNow,
           font: axisFont,
-          grid: { stroke: inks.grid, width: 1 },
+          grid: { stroke: gridNow, width: 1 },
           ticks: { show: false },
           gap: 6,
           space: 26,

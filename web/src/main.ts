@@ -1,6 +1,6 @@
 // The page: asks the daemon every other second what is new, and shows it. It changes nothing but, with a token, the pause.
 import { get, type Heat, type Move, type Moves, type Plan, Refusal, type Status, type Zones } from "./api";
-import { inksNow, noLoad, onThemeChange, paintLegend } from "./colours";
+import { inBoth, type Ink, noLoad, onThemeChange, paintLegend } from "./colours";
 import { byId, el, show } from "./dom";
 import { ago, bytes, clock, figure, moment, percent, times, words } from "./format";
 import { HeatMap, legendText, type Order } from "./heat";
@@ -185,7 +185,6 @@ function drawHistory(): void {
   drawDimensions(now.dimensions);
   if (!some) return;
   heat.setData(now, status.interval_s);
-  const inks = inksNow();
   // What the newest sample says holds until the next: one point more, for the line to go on.
   const seconds = [...now.time.map((t) => t / 1000), heat.end()];
   const known = (list: number[]): (number | null)[] => [...list, list.at(-1) ?? -1].map((value) => (value < 0 ? null : value));
@@ -193,15 +192,15 @@ function drawHistory(): void {
     seconds,
     now.dimensions.map((d, i) => ({
       label: d,
-      colour: inks.lines[i % inks.lines.length],
+      colour: line(i),
       values: known(now.peaks[d] ?? []),
       width: d === dimension ? 2.2 : 1.2,
       stepped: true,
     })),
   );
   objective.setData(seconds, [
-    { label: "objective", colour: inks.lines[1], values: known(now.objective), width: 1.8, stepped: true },
-    { label: "lower bound", colour: inks.lines[0], values: known(now.lowerBound), dash: [4, 3], stepped: true },
+    { label: "objective", colour: line(1), values: known(now.objective), width: 1.8, stepped: true },
+    { label: "lower bound", colour: line(0), values: known(now.lowerBound), dash: [4, 3], stepped: true },
   ]);
   drawValues(-1);
 }
@@ -233,39 +232,52 @@ function choose(name: string): void {
   });
 }
 
-// drawValues writes the charts' values at a sample into their titles, and the nodes' profile; without one the newest's.
+const beforeInk: Ink = (inks) => inks.before;
+
+function line(i: number): Ink {
+  return (inks) => inks.lines[i % inks.lines.length];
+}
+
+// key says what a line shows, and its value.
+function key(label: string, colour: Ink, text: string): HTMLElement {
+  const sample = el("i");
+  sample.style.background = inBoth(colour);
+  return el("span", { class: "key" }, sample, `${label} `, el("b", {}, text));
+}
+
+// drawValues writes the charts' values at a sample into their titles, and the nodes' profile; without one the newest's. It does
+// so once a frame: what moves the cursor often moves it more than once.
 let valuesOf = -2;
+let valuesDue = 0;
 function drawValues(sample: number): void {
-  const now = series();
   valuesOf = sample;
-  const at = sample >= 0 ? sample : now.newest;
-  const inks = inksNow();
-  const key = (label: string, colour: string, text: string): HTMLElement => {
-    const line = el("i");
-    line.style.background = colour;
-    return el("span", { class: "key" }, line, `${label} `, el("b", {}, text));
-  };
+  valuesDue ||= requestAnimationFrame(() => {
+    valuesDue = 0;
+    drawValuesNow();
+  });
+}
+
+function drawValuesNow(): void {
+  const now = series();
+  const at = valuesOf >= 0 && valuesOf < now.time.length ? valuesOf : now.newest;
   const value = (list: number[] | undefined, format: (x: number) => string): string => (list && list[at] >= 0 ? format(list[at]) : "none");
   byId("peaks-values").replaceChildren(
-    ...now.dimensions.map((d, i) => key(d, inks.lines[i % inks.lines.length], value(now.peaks[d], times))),
+    ...now.dimensions.map((d, i) => key(d, line(i), value(now.peaks[d], times))),
   );
   byId("objective-values").replaceChildren(
-    key("objective", inks.lines[1], value(now.objective, figure)),
-    key("lower bound", inks.lines[0], value(now.lowerBound, figure)),
+    key("objective", line(1), value(now.objective, figure)),
+    key("lower bound", line(0), value(now.lowerBound, figure)),
   );
   drawProfile(at);
 }
 
 function sorted(now: Series, sample: number): number[] {
-  const load = now.load[sample];
-  return Array.from(load.filter((v) => v !== noLoad))
-    .sort((a, b) => b - a)
-    .map((v) => v / 1000);
+  const load = now.load[sample].filter((v) => v !== noLoad);
+  return Array.from(load.sort().reverse(), (v) => v / 1000);
 }
 
 function drawProfile(at: number): void {
   const now = series();
-  const inks = inksNow();
   const start = zoomed ? Math.max(now.oldest, now.sampleAt(1000 * zoomed.min)) : now.oldest;
   if (at < 0 || start < 0) return;
   const [before, after] = [sorted(now, start), sorted(now, at)];
@@ -274,18 +286,13 @@ function drawProfile(at: number): void {
   const x = Array.from({ length: nodesShown }, (_, i) => i + 1);
   const padded = (list: number[]): (number | null)[] => x.map((_, i) => list[i] ?? null);
   profile.setData(x, [
-    { label: "fair", colour: inks.text, values: x.map(() => 1), dash: [2, 4], width: 1 },
-    { label: "before", colour: inks.before, values: padded(before), width: 2 },
-    { label: "after", colour: inks.lines[1], values: padded(after), width: 2.2 },
+    { label: "fair", colour: (inks) => inks.text, values: x.map(() => 1), dash: [2, 4], width: 1 },
+    { label: "before", colour: beforeInk, values: padded(before), width: 2 },
+    { label: "after", colour: line(1), values: padded(after), width: 2.2 },
   ]);
-  const key = (colour: string, label: string, list: number[]): HTMLElement => {
-    const line = el("i");
-    line.style.background = colour;
-    return el("span", { class: "key" }, line, `${label} `, el("b", {}, times(list[0] ?? 0)));
-  };
   byId("profile-values").replaceChildren(
-    key(inks.before, `at ${clock(now.time[start])}`, before),
-    key(inks.lines[1], valuesOf >= 0 ? `at ${clock(now.time[at])}` : "now", after),
+    key(`at ${clock(now.time[start])}`, beforeInk, times(before[0] ?? 0)),
+    key(valuesOf >= 0 ? `at ${clock(now.time[at])}` : "now", line(1), times(after[0])),
   );
 }
 
@@ -449,9 +456,7 @@ function start(): void {
   paintLegend(byId<HTMLCanvasElement>("legend"));
   onThemeChange(() => {
     paintLegend(byId<HTMLCanvasElement>("legend"));
-    heat.recolour();
-    for (const chart of [peaks, objective, profile]) chart.clear();
-    drawHistory();
+    for (const chart of [heat, peaks, objective, profile]) chart.recolour();
   });
   const order = byId<HTMLSelectElement>("order");
   order.addEventListener("change", () => heat.setOrder(order.value as Order));

@@ -17,6 +17,9 @@ export class Series {
   peaks: Record<string, number[]> = {};
   asOf = -1; // what the daemon's counter of changed samples was when these were asked for
   load: Uint16Array[] = []; // by sample, by position in nodes; shorter for nodes that came later
+  average: Float64Array = new Float64Array(0); // by position, over all samples in which the node has a load; NaN where there is none
+  byName: Int32Array = new Int32Array(0); // by position: the rank of the node's name, and of its zone's
+  byZone: Int32Array = new Int32Array(0);
   private position = new Map<string, number>();
 
   constructor(readonly dimension: string) {}
@@ -35,11 +38,16 @@ export class Series {
   // take adds an answer to what was asked with since. Samples that are there already are replaced: their cycle has ended.
   take(heat: Heat, since: number, asOf: number): void {
     this.asOf = asOf;
+    const known = this.nodes.slice();
     if (since === 0) {
       this.nodes = [];
       this.position.clear();
     }
     const to = heat.nodes.map((node) => this.place(node));
+    if (this.nodes.length !== known.length || this.nodes.some((node, i) => nameOf(node) !== nameOf(known[i]) || node.zone !== known[i].zone)) {
+      this.byName = ranks(this.nodes.map(nameOf));
+      this.byZone = ranks(this.nodes.map((node) => node.zone));
+    }
     const same = to.every((position, i) => position === i);
     const keep = since === 0 ? 0 : this.lowest(heat.time.length ? heat.time[0] : Infinity);
     const cut = <T>(list: T[] | undefined, more: T[]): T[] => (list ?? []).slice(0, keep).concat(more);
@@ -64,6 +72,22 @@ export class Series {
     this.peaks = peaks;
     this.dimensions = heat.dimensions;
     this.forget();
+    this.average = this.averages();
+  }
+
+  // averages goes over a million loads: with every answer, so that no choice has to wait for it.
+  private averages(): Float64Array {
+    const sum = new Float64Array(this.nodes.length);
+    const count = new Uint32Array(this.nodes.length);
+    for (const load of this.load) {
+      for (let i = 0; i < load.length; i++) {
+        const value = load[i];
+        if (value === noLoad) continue;
+        sum[i] += value;
+        count[i]++;
+      }
+    }
+    return sum.map((all, i) => all / count[i]);
   }
 
   // gap says that nothing is known from a time on: the daemon was away.
@@ -121,6 +145,22 @@ export class Series {
     if (old === 0) return;
     for (const list of [this.time, this.outcome, this.objective, this.lowerBound, this.load, ...Object.values(this.peaks)]) list.splice(0, old);
   }
+}
+
+// nameOf is what a person knows a node by.
+export function nameOf(node: Place): string {
+  return node.name || node.id;
+}
+
+const { compare } = new Intl.Collator(undefined, { numeric: true });
+
+// ranks are the places of texts among each other, for people: numbers in them count as such. Comparing texts so is slow, which is
+// why it is not done whenever somebody wants another order.
+function ranks(texts: string[]): Int32Array {
+  const order = [...texts.keys()].sort((a, b) => compare(texts[a], texts[b]));
+  const rank = new Int32Array(texts.length);
+  for (let i = 1; i < order.length; i++) rank[order[i]] = compare(texts[order[i - 1]], texts[order[i]]) === 0 ? rank[order[i - 1]] : i;
+  return rank;
 }
 
 // decode reads the loads: little endian, as every machine is that runs a browser.
