@@ -483,6 +483,23 @@ func TestSwitchingThemes(t *testing.T) {
 	}
 }
 
+// TestTheChosenDimensionStandsOut: its line among the peaks is the thick one, whichever was thick before.
+func TestTheChosenDimensionStandsOut(t *testing.T) {
+	m := listen(t, "127.0.0.1:0", "")
+	m.fill(someNodes(30), 60, time.Minute, 40)
+	b := open(t, m.server.URL()+"/", 1280, 900, "light")
+	b.await("document.querySelectorAll('#dimensions button').length === 3 && document.querySelector('#profile canvas')")
+	b.await("performance.getEntriesByType('resource').filter((e) => e.name.includes('since=0') && e.responseEnd > 0).length >= 3")
+	first := b.pictures()
+	for i, want := range []bool{true, true, false} {
+		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf("#dimensions button:nth-child(%d)", 3-i))))
+		if now := differ(b.pictures(), first); slices.Contains(now, "peaks 0") != want || slices.Contains(now, "objective 0") {
+			t.Errorf("with dimension %d chosen, these differ from the first: %q", 3-i, now)
+		}
+	}
+	b.quiet(m.server.URL())
+}
+
 // contrastOf is the contrast of an element's text with what is behind it, as WCAG defines it.
 const contrastOf = `(() => {
 	const painter = document.createElement('canvas').getContext('2d', {willReadFrequently: true});

@@ -56,6 +56,7 @@ export class Lines {
     const still = !fresh && plot.scales.x.min === span.min && plot.scales.x.max === span.max;
     plot.batch(() => {
       if (fresh) plot.setData(this.data, false);
+      this.lines.forEach((line, i) => (plot.series[i + 1].width = line.width ?? plain));
       if (!still) {
         // Asked to, uPlot makes all lines anew, also where they stay as they are.
         plot.setScale("x", { ...span });
