@@ -2,6 +2,7 @@ package solver
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/shardonnay/shardonnay/internal/cluster"
 )
@@ -365,13 +366,18 @@ func (q *nodeSolver) reached(n int32, earlier *answer) answer {
 	return a
 }
 
+// solvers are at hand from one node to the next, so that their scratch is used again.
+var solvers = sync.Pool{New: func() any { return new(nodeSolver) }}
+
 // nodeBound solves every node of the frame at the pricer's prices: the lower bound that they prove node by node, and the
 // answers by node. When the allowance's time is over the rest is done without branching: that proves less.
 // Answers at other prices, nil if there are none, are where it begins.
 func (q *pricer) nodeBound(nodes []int32, tol float64, steps, workers int, allow *allowance, earlier []answer) (bound float64, answers []answer, work int64) {
 	answers = make([]answer, len(nodes))
-	work = parallel(workers, len(nodes), 4, func(from, to int) int64 {
-		s := nodeSolver{f: q.f, q: q}
+	work = parallel(workers, len(nodes), 1, func(from, to int) int64 {
+		s := solvers.Get().(*nodeSolver)
+		defer solvers.Put(s)
+		s.f, s.q, s.work = q.f, q, 0
 		branches := steps
 		if allow.timeOver() {
 			branches = 0

@@ -438,7 +438,7 @@ func (r *run) flow() *flow {
 const largeCopies = 48
 
 // improve makes an answer of moves that a relaxation proposes: carried out, within the budgets, down to where no single
-// move pays, the largest copies where they cost least.
+// move pays.
 func (r *run) improve(moves []move, phase string) (*search, error) {
 	allow := r.allow(0.1, 0.1)
 	s := newSearch(r.f, nil, r.f.everything())
@@ -451,7 +451,6 @@ func (r *run) improve(moves []move, phase string) (*search, error) {
 		}
 	}
 	s.bestMoves(&allow)
-	s.ejections(r.f.large(largeCopies), &allow)
 	r.take(s, phase)
 	r.result.Counters.MovesTried += s.work
 	r.spent(&allow)
@@ -468,11 +467,16 @@ func (r *run) propose(moves []move, phase string) error {
 	return nil
 }
 
-// seat looks for better seats for those who move, and only for them: who leaves is what relaxations know best, and where to is
-// what they know least.
+// seat looks for better seats for the largest copies and for those who move, and only for them: who leaves is what relaxations
+// know best, and where to is what they know least.
 func (r *run) seat(s *search, phase string) {
+	s.work = 0
+	large := r.allow(0.1, 0.1)
+	s.ejections(r.f.large(largeCopies), &large)
+	r.take(s, phase+", seated")
+	r.spent(&large)
 	allow := r.allow(0.08, 0.08)
-	s.pool, s.work = s.moved(), 0
+	s.pool = s.moved()
 	s.list()
 	allow.atMost(stepsPerFall * int64(len(s.pool)))
 	s.cool(s.heat(r.result.ObjectiveBefore), r.rng, r.o.Workers, &allow)
