@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -244,6 +245,9 @@ func (c *Controller) carryOut(ctx context.Context, v *View, before *State, d Dec
 		outcome = "refused: " + err.Error()
 		c.state = before.clone()
 		c.state.Handled = d.Next.Handled
+		if l := c.state.Leaving; l != nil && d.Next.Leaving != nil {
+			l.Fenced = d.Next.Leaving.Fenced // that was seen and stays so
+		}
 		if d.Result != "" {
 			c.handled = outcome
 		}
@@ -313,6 +317,8 @@ func (c *Controller) sendTo(ctx context.Context, client *es.Client, m *Mutation)
 		return client.Decommission(ctx, m.Attribute, m.Out, m.Drain)
 	case m.Fence != "":
 		return client.PutSettings(ctx, map[string]any{excludeKey(m.Attribute): m.Fence})
+	case m.Unfence && len(m.Others) > 0:
+		return client.PutSettings(ctx, map[string]any{excludeKey(m.Attribute): strings.Join(m.Others, ",")})
 	case m.Unfence:
 		return client.PutSettings(ctx, map[string]any{excludeKey(m.Attribute): nil})
 	case len(m.LetGo) > 0:

@@ -26,6 +26,7 @@ type Mutation struct {
 	Back      bool               // the decommissioned zone may come back
 	Fence     string             // the zone that allocation keeps out of
 	Unfence   bool               // and no longer does
+	Others    []string           // of Unfence: what else stays kept out of
 	LetGo     []es.CopyAt        // copies that their nodes give up
 }
 
@@ -58,6 +59,8 @@ func (m *Mutation) String() string {
 	switch {
 	case m.Fence != "":
 		return fmt.Sprintf(`PUT /_cluster/settings {"persistent":{%q:%q}}`, excludeKey(m.Attribute), m.Fence)
+	case m.Unfence && len(m.Others) > 0:
+		return fmt.Sprintf(`PUT /_cluster/settings {"persistent":{%q:%q}}`, excludeKey(m.Attribute), strings.Join(m.Others, ","))
 	case m.Unfence:
 		return fmt.Sprintf(`PUT /_cluster/settings {"persistent":{%q:null}}`, excludeKey(m.Attribute))
 	case len(m.LetGo) > 0:
@@ -338,12 +341,25 @@ func (d *deciding) await(c *Change) {
 	now := d.view.At
 	switch {
 	case now.Sub(c.Sent) < resendAfter:
+	case now.Sub(c.Sent) > verifyWithin:
+		d.replan(c)
 	case c.Kind != FailOver && now.Sub(c.Written) > verifyWithin:
 		d.hold("not_applied", "the new weights have not arrived within %s, and may still do so", verifyWithin)
 	default:
 		c.Sent = now
 		d.decision.Mutation = &Mutation{Attribute: d.config.Attribute, Weights: c.Weights, Version: c.Version}
 		d.note("sent_again", c.Zone, "the new weights have not arrived: they are sent again")
+	}
+}
+
+// replan drops a change that nobody has seen to for long and that did not arrive: it was decided in another situation,
+// and cannot arrive any more.
+func (d *deciding) replan(c *Change) {
+	s := d.state
+	s.Phase, s.Change = Starting, nil
+	d.note("replan", c.Zone, "%s: the new weights were sent %s ago and are not there; it is decided anew", c.Kind, round(d.view.At.Sub(c.Sent)))
+	if c.Kind == TakeOut {
+		d.abort("its weights never arrived, and nobody went on with it")
 	}
 }
 
@@ -394,9 +410,14 @@ func (d *deciding) queries() map[string]int64 {
 // searches there is nothing to tell it by.
 func (d *deciding) leaks(c *Change) bool {
 	now := d.queries()
-	if now == nil || c.Baseline == nil {
-		c.Baseline = now
+	if now == nil {
 		return true // not known yet
+	}
+	if c.Baseline == nil {
+		if c.Baseline = now; d.view.At.Sub(c.Seen) > verifyWithin {
+			c.Seen = d.view.At // nobody was there meanwhile who could have told
+		}
+		return true
 	}
 	total := int64(0)
 	for zone := range now {

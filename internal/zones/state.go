@@ -103,11 +103,12 @@ type Change struct {
 // Leaving is the zone of the writing side.
 type Leaving struct {
 	Zone       string    `json:"zone"`
-	By         string    `json:"by"`             // who asked or approved
-	Cause      string    `json:"cause"`          //
-	Soft       bool      `json:"soft,omitempty"` // it stays in the cluster, without copies
-	Ill        bool      `json:"ill"`            // it was not well when it began: a zone that gets well again stays
-	Late       bool      `json:"late,omitempty"` // that its nodes are not back in time has been said
+	By         string    `json:"by"`               // who asked or approved
+	Cause      string    `json:"cause"`            //
+	Soft       bool      `json:"soft,omitempty"`   // it stays in the cluster, without copies
+	Ill        bool      `json:"ill"`              // it was not well when it began: a zone that gets well again stays
+	Fenced     bool      `json:"fenced,omitempty"` // copies were seen to be kept off it: who ends that lets it back
+	Late       bool      `json:"late,omitempty"`   // that its nodes are not back in time has been said
 	Began      time.Time `json:"began"`
 	Deadline   time.Time `json:"deadline"`             // of the drain
 	HandedOver time.Time `json:"handed_over,omitzero"` // when the zone's votes were taken for the leader to leave it

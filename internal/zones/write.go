@@ -178,6 +178,14 @@ func (d *deciding) giveVotesBack() {
 	}
 }
 
+// latest is the later of two times.
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // idle notes since when nothing has run in the zone.
 func (d *deciding) idle(l *Leaving) {
 	if d.view.Loads == nil {
@@ -225,6 +233,8 @@ func (d *deciding) fence() {
 	}
 	since := now.Sub(l.Asked)
 	switch {
+	case (out.Value == "" || out.Status == es.DecommissionFailed) && now.Sub(latest(l.Asked, l.Again)) > staleAfter:
+		d.abort(fmt.Sprintf("that was asked for %s ago, has not begun, and nobody went on with it", round(since)))
 	case out.Value != "" && out.Value != l.Zone:
 		return // foreign has held already
 	case out.Status == es.DecommissionSuccessful:
@@ -256,15 +266,26 @@ func (d *deciding) fence() {
 // letGo keeps allocation off the zone, and then makes its nodes give their copies up: replicas first, and each primary once
 // another copy is in step outside. It is looked at every time, so that what was lost on the way is done again.
 func (d *deciding) letGo() {
-	s, l := d.state, d.state.Leaving
+	s, l, now := d.state, d.state.Leaving, d.view.At
+	fenced := d.shut()
+	switch {
+	case fenced:
+		l.Fenced = true
+	case l.Fenced:
+		d.letBack()
+		return
+	case now.Sub(latest(l.Asked, l.Deadline)) > staleAfter:
+		d.abort(fmt.Sprintf("the drain ended %s ago, copies were never kept off, and nobody went on with it", round(now.Sub(l.Deadline))))
+		return
+	}
 	if !d.routed() {
 		return
 	}
 	if c := d.inSync(l.Zone); d.block(c, d.awareness(), d.fenceFree(l.Zone)) {
 		return
 	}
-	l.Asked = d.view.At
-	if !slices.Contains(d.view.Settings.Excluded, l.Zone) {
+	l.Asked = now
+	if !fenced {
 		d.decision.Mutation = &Mutation{Attribute: d.config.Attribute, Fence: l.Zone}
 		d.note("fence", l.Zone, "copies are kept off zone %s", l.Zone)
 		return
@@ -275,8 +296,8 @@ func (d *deciding) letGo() {
 		next = primaries
 	}
 	if len(next) == 0 {
-		s.Write, l.Out = Gone, d.view.At
-		d.note("out", l.Zone, "no copy is left in zone %s after %s", l.Zone, round(d.view.At.Sub(l.Began)))
+		s.Write, l.Out = Gone, now
+		d.note("out", l.Zone, "no copy is left in zone %s after %s", l.Zone, round(now.Sub(l.Began)))
 		return
 	}
 	d.decision.Mutation = &Mutation{LetGo: next}
@@ -356,8 +377,7 @@ func (d *deciding) allBack(zone string) bool {
 func (d *deciding) comeBack(order *Order) {
 	s, l, now := d.state, d.state.Leaving, d.view.At
 	if !d.shut() {
-		s.Write, l.Returning = Rejoining, now
-		d.note("recommissioned", l.Zone, "somebody has recommissioned zone %s", l.Zone)
+		d.letBack()
 		return
 	}
 	reachable := true
@@ -385,6 +405,17 @@ func (d *deciding) comeBack(order *Order) {
 	d.note("recommission", l.Zone, "zone %s may come back", l.Zone)
 }
 
+// letBack goes on with a zone that somebody else has let back in. Settings are what one node has applied, and that may be
+// one which is behind with ours.
+func (d *deciding) letBack() {
+	l := d.state.Leaving
+	if l.Soft && d.view.At.Sub(l.Asked) <= d.unanswered() {
+		return
+	}
+	d.state.Write, l.Returning = Rejoining, d.view.At
+	d.note("recommissioned", l.Zone, "somebody has recommissioned zone %s", l.Zone)
+}
+
 // shut tells whether the zone that left is still kept out.
 func (d *deciding) shut() bool {
 	if l := d.state.Leaving; l.Soft {
@@ -393,10 +424,11 @@ func (d *deciding) shut() bool {
 	return d.view.State.Decommission.Value != ""
 }
 
-// open lets it back.
+// open lets it back. What else somebody keeps copies off by the same filter stays in it.
 func (d *deciding) open() *Mutation {
-	if d.state.Leaving.Soft {
-		return &Mutation{Attribute: d.config.Attribute, Unfence: true}
+	if l := d.state.Leaving; l.Soft {
+		others := slices.DeleteFunc(slices.Clone(d.view.Settings.Excluded), func(value string) bool { return value == l.Zone })
+		return &Mutation{Attribute: d.config.Attribute, Unfence: true, Others: others}
 	}
 	return &Mutation{Back: true}
 }
