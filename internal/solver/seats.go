@@ -188,7 +188,7 @@ func (s *seating) look(q *pricer, from, to int) (bound, open, news float64) {
 func (s *seating) pass() (news float64, ended bool) {
 	before, allow := s.work, s.allow.part(1, 1, 1)[0]
 	for batch := range batches {
-		if per := (s.work - before) / int64(max(1, batch)); batch >= batches/8 && !allow.hasFor(per*int64(2*batches-batch)/2) {
+		if per := allow.used / int64(max(1, batch)); batch >= batches/8 && !allow.hasFor(per*int64(2*batches-batch)/2) {
 			return 0, false
 		}
 		from, to := batch*len(s.nodes)/batches, (batch+1)*len(s.nodes)/batches

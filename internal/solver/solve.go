@@ -282,7 +282,8 @@ func (r *run) solve() error {
 	if f.parts() > 1 && !r.short() {
 		return r.large(free) // which looks for seats when it knows better who leaves
 	}
-	if r.seat(opened, "leavers"); r.enough() {
+	r.seat(opened, "leavers")
+	if r.enough() {
 		return nil
 	}
 	r.makeRoom()

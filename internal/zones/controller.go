@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -315,12 +314,8 @@ func (c *Controller) sendTo(ctx context.Context, client *es.Client, m *Mutation)
 		return client.ClearVotingExclusions(ctx)
 	case m.Out != "":
 		return client.Decommission(ctx, m.Attribute, m.Out, m.Drain)
-	case m.Fence != "":
-		return client.PutSettings(ctx, map[string]any{excludeKey(m.Attribute): m.Fence})
-	case m.Unfence && len(m.Others) > 0:
-		return client.PutSettings(ctx, map[string]any{excludeKey(m.Attribute): strings.Join(m.Others, ",")})
-	case m.Unfence:
-		return client.PutSettings(ctx, map[string]any{excludeKey(m.Attribute): nil})
+	case m.Fence != "" || m.Unfence:
+		return client.PutSettings(ctx, map[string]any{excludeKey(m.Attribute): m.excluded()})
 	case len(m.LetGo) > 0:
 		return client.LetGo(ctx, m.LetGo)
 	}

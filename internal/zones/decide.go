@@ -57,16 +57,26 @@ func (m *Mutation) String() string {
 		return fmt.Sprintf("PUT /_cluster/decommission/awareness/%s/%s?no_delay=true", m.Attribute, m.Out)
 	}
 	switch {
-	case m.Fence != "":
-		return fmt.Sprintf(`PUT /_cluster/settings {"persistent":{%q:%q}}`, excludeKey(m.Attribute), m.Fence)
-	case m.Unfence && len(m.Others) > 0:
-		return fmt.Sprintf(`PUT /_cluster/settings {"persistent":{%q:%q}}`, excludeKey(m.Attribute), strings.Join(m.Others, ","))
-	case m.Unfence:
+	case m.Fence != "" || m.Unfence:
+		if value := m.excluded(); value != nil {
+			return fmt.Sprintf(`PUT /_cluster/settings {"persistent":{%q:%q}}`, excludeKey(m.Attribute), value)
+		}
 		return fmt.Sprintf(`PUT /_cluster/settings {"persistent":{%q:null}}`, excludeKey(m.Attribute))
 	case len(m.LetGo) > 0:
 		return fmt.Sprintf("POST /_cluster/reroute, %d cancel commands", len(m.LetGo))
 	}
 	return "DELETE /_cluster/decommission/awareness"
+}
+
+// excluded is what the filter becomes by fencing or lifting the fence; nil where nothing is left of it.
+func (m *Mutation) excluded() any {
+	switch {
+	case m.Fence != "":
+		return m.Fence
+	case len(m.Others) > 0:
+		return strings.Join(m.Others, ",")
+	}
+	return nil
 }
 
 // excludeKey is the filter that keeps copies off nodes with some value of an attribute.
